@@ -1,0 +1,81 @@
+package monitor
+
+import "time"
+
+// Source is where a watched relay comes from.
+type Source string
+
+// The sources. Configured ones (relays, relay_files) are always monitored.
+const (
+	SourceConfig    Source = "config"    // the relays key
+	SourceFile      Source = "file"      // relay_files
+	SourceBuiltin   Source = "builtin"   // the built-in list
+	SourceDiscovery Source = "discovery" // found on other relays
+	SourceOperator  Source = "operator"  // added through the API or the command line
+)
+
+// WatchedRelay is a relay that the core watches, with its verdict: one row of
+// the relay table.
+type WatchedRelay struct {
+	URL       RelayURL
+	Source    Source
+	FirstSeen time.Time
+	Candidate bool // found, never yet seen alive
+	Verdict   Verdict
+	Info      *Info // latest NIP-11 document, nil = never read
+}
+
+// Stored is all that the core needs to go on where it left off.
+type Stored struct {
+	Relays   []WatchedRelay
+	Vantages []Vantage
+	// Seen holds the records by vantage name and relay.
+	Seen map[string]map[RelayURL]VantageRelay
+	// Events are our own latest signed events, one per (kind, pubkey, d),
+	// expired ones left out.
+	Events []SignedEvent
+	// Generation is the highest generation number that was reserved; the next
+	// one is above it.
+	Generation uint64
+	// Served: a first pass was completed, so that the online set is whole.
+	Served bool
+}
+
+// Ingest is one batch and what stepping it came to, stored in one transaction.
+type Ingest struct {
+	Batch Batch
+	Skew  time.Duration // the vantage's clock − ours
+	// Records holds the new state of every relay that the batch touched.
+	Records map[RelayURL]VantageRelay
+	// Infos are NIP-11 documents that differ from the last one stored.
+	Infos map[RelayURL]*Info
+}
+
+// Decision is what one round of decisions came to, stored in one transaction
+// on the leader's connection.
+type Decision struct {
+	At          time.Time
+	Generation  uint64         // numbers up to it are reserved
+	Relays      []WatchedRelay // those whose verdict, candidacy or marks changed
+	Transitions []Transition
+	Events      []SignedEvent // newly signed
+	Withdrawn   []RelayURL    // relays whose report is taken back
+	Served      bool          // the first pass is complete; stored for ever
+}
+
+// TransitionQuery selects transitions, newest first.
+type TransitionQuery struct {
+	Relay    RelayURL  // "" = all
+	From, To time.Time // From ≤ at < To
+	State    *State    // only transitions to it; nil = all
+	Before   int64     // only ids below it (keyset); 0 = from the newest
+	Limit    int
+}
+
+// ObservationQuery selects raw observations of one relay, oldest first.
+type ObservationQuery struct {
+	Relay    RelayURL
+	From, To time.Time // From ≤ at < To
+	Vantage  string    // "" = all
+	Limit    int
+}
