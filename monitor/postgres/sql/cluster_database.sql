@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)

@@ -1,0 +1,1 @@
+UPDATE core SET generation = greatest(generation, $1::bigint), served = served OR $2

@@ -1,0 +1,1 @@
+DELETE FROM report WHERE kind = 30166 AND d = ANY($1::text[])

@@ -1,0 +1,1 @@
+DELETE FROM observation_default WHERE time < $1

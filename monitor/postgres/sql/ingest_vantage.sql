@@ -1,0 +1,5 @@
+-- No row: the vantage is unknown, or the batch was stored before.
+UPDATE vantage
+SET last_seq = $2, last_seen = greatest(last_seen, $3), impaired_since = $4, health = $5, skew_ms = $6
+WHERE name = $1 AND last_seq < $2
+RETURNING id

@@ -1,0 +1,1 @@
+UPDATE core SET term = term + 1 RETURNING term

@@ -1,0 +1,1 @@
+SELECT generation, served FROM core

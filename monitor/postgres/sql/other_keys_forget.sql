@@ -1,0 +1,1 @@
+DELETE FROM report WHERE pubkey <> $1

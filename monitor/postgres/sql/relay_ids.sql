@@ -1,0 +1,1 @@
+SELECT id, url FROM relay WHERE url = ANY($1::text[])

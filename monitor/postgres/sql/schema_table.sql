@@ -1,0 +1,1 @@
+SELECT to_regclass('goose_db_version') IS NOT NULL

@@ -1,0 +1,1 @@
+SELECT last_seq FROM vantage WHERE name = $1
