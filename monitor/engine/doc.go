@@ -1,0 +1,14 @@
+// Package engine is the core's loop. It owns every relay's records and
+// verdict in memory, and is the only writer of them:
+//
+//	Deliver: batch → check → step on copies → store → apply → expedite
+//	round:   ballots → verdict → brake → reports → commit → apply → generation
+//
+// A step of a record is kept only after the store has it, a verdict only after
+// its transaction, a report only after it was stored: what readers see is never
+// ahead of what a restart would find. While the store is away no batch is
+// taken and no verdict changes.
+//
+// The engine decides nothing by itself: the rules are package monitor's, it
+// only keeps the state that they need and calls them in order.
+package engine

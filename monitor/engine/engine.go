@@ -1,0 +1,295 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/nostr"
+)
+
+// Store keeps what must survive a restart. Its errors wrap monitor's kinds:
+// ErrConflict for a batch that is stored already, ErrUnavailable while the
+// database is away.
+type Store interface {
+	Load(ctx context.Context) (*monitor.Stored, error)
+	Watch(ctx context.Context, relays []monitor.WatchedRelay) error
+	Ingest(ctx context.Context, in *monitor.Ingest) error
+	Commit(ctx context.Context, d *monitor.Decision) error
+}
+
+// Publisher builds and signs our events and decides when they are due. What
+// it returns is served only after it was stored.
+type Publisher interface {
+	Reports(now time.Time, online []monitor.ReportSource) []monitor.SignedEvent
+	Withdraw(urls []monitor.RelayURL)
+	Snapshot(now time.Time, generation uint64, newestCheck time.Time, urls []monitor.RelayURL) *monitor.SignedEvent
+	Announcements(now time.Time) []monitor.SignedEvent
+}
+
+// Config is what an engine works with.
+type Config struct {
+	Liveness      monitor.Liveness
+	Corroboration monitor.Corroboration
+	Cadence       monitor.Cadence
+	Freshness     monitor.Freshness
+
+	// Relays are the configured ones: stored relays of the sources config,
+	// file and builtin that are not among them are no longer watched.
+	Relays []monitor.WatchedRelay
+	// Vantages are the enrolled ones, each with a distinct name.
+	Vantages []monitor.Vantage
+	// Pubkey (hex) is the service key's: stored events of another are ignored.
+	Pubkey string
+	// StartHold is for how long after a start with a persisted list nothing
+	// leaves online; 0 = two intervals.
+	StartHold time.Duration
+
+	// OnGeneration are called in order with each new generation, before it is
+	// what Generation returns; they must not block.
+	OnGeneration []func(*monitor.Generation)
+	Log          *slog.Logger
+}
+
+const (
+	roundEvery   = time.Second      // a generation at most once a second (api.md)
+	sweepEvery   = 10 * time.Second // every relay is judged anew: votes expire without an observation
+	refreshEvery = time.Minute      // a generation for the times (api.md)
+	storeTimeout = 15 * time.Second // one transaction
+	maxExpedited = 3                // vantages of other groups asked on a first failure
+	// Generation numbers are reserved in the store before they are used, so that
+	// none comes twice, whatever ends the process.
+	reserveAhead = 1000
+	reserveLow   = 100 // fewer left: reserve again
+)
+
+// Engine is the core. Make it with New, then Run; everything else may be
+// called from any goroutine once New has returned.
+type Engine struct {
+	cfg   Config
+	store Store
+	pub   Publisher
+	log   *slog.Logger
+
+	generation atomic.Pointer[monitor.Generation]
+
+	ingest sync.Mutex // one batch at a time; taken before mu
+
+	mu       sync.RWMutex // guards all below
+	started  time.Time
+	relays   []*relay // by URL
+	byURL    map[monitor.RelayURL]*relay
+	vantages []*vantage
+	tasks    []monitor.Task
+	ousted   error  // another core wrote to the store: Run ends with it
+	version  uint64 // of tasks
+	sweep    bool   // judge every relay in the next round
+	warmUp   warmUp
+	clock    clock
+	brake    brakeState
+	watching time.Time                     // since when some vantage is eligible without a gap; zero = none is
+	alone    map[monitor.Network]time.Time // since when < 2 groups are eligible though ≥ 2 are able
+	service  map[serviceKey]*monitor.SignedEvent
+	snapshot *monitor.SignedEvent
+	gone     []monitor.RelayURL // no longer watched: their reports are still to be withdrawn
+	storeErr error
+	counts   counts
+	// reportsDue: some report's content may have changed.
+	reportsDue  bool
+	lastReports time.Time
+
+	// Used by the round alone.
+	number    uint64 // newest generation
+	reserved  uint64 // numbers up to here are the store's word that they are ours
+	pending   *round // decided, not yet committed
+	lastSweep time.Time
+}
+
+// serviceKey is the address of one of the monitor's own events.
+type serviceKey struct {
+	kind int
+	d    string
+}
+
+// relay is all that the engine keeps of one relay.
+type relay struct {
+	monitor.WatchedRelay
+	seen    []monitor.VantageRelay // aligned with Engine.vantages
+	tls     *monitor.TLSFacts
+	report  *monitor.SignedEvent // stored, nil = none
+	auth    bool                 // last measured read was refused for want of AUTH
+	payment bool                 // … of payment
+	dirty   bool                 // judge in the next round
+	pending bool                 // counted by the brake
+	// attempted since the start, and why it was last skipped (warm-up).
+	attempted bool
+	skipped   monitor.Cause
+}
+
+// vantage is all that the engine keeps of one vantage.
+type vantage struct {
+	monitor.Vantage
+	observer *monitor.Observer
+	pass     pass
+	expedite []monitor.RelayURL // to be asked with the next answer
+	doubtful uint64             // a batch that the store failed on, and may have kept
+}
+
+type counts struct {
+	observations map[monitor.Outcome]uint64
+	transitions  map[monitor.State]uint64
+	ingested     uint64
+	refused      uint64
+	signed       uint64
+}
+
+// New loads the stored state, brings it in line with the configured relays and
+// vantages, and serves a persisted list at once if it is young enough. publisher
+// makes the publisher, given the stored events.
+func New(ctx context.Context, cfg Config, store Store, publisher func([]monitor.SignedEvent) (Publisher, error)) (*Engine, error) {
+	if cfg.StartHold == 0 {
+		cfg.StartHold = 2 * cfg.Corroboration.Interval
+	}
+	e := &Engine{
+		cfg: cfg, store: store, log: cfg.Log,
+		byURL:   map[monitor.RelayURL]*relay{},
+		alone:   map[monitor.Network]time.Time{},
+		service: map[serviceKey]*monitor.SignedEvent{},
+		started: time.Now(),
+		sweep:   true,
+		counts:  counts{observations: map[monitor.Outcome]uint64{}, transitions: map[monitor.State]uint64{}},
+	}
+	if err := store.Watch(ctx, cfg.Relays); err != nil {
+		return nil, fmt.Errorf("store the configured relays: %w", err)
+	}
+	stored, err := store.Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load the stored state: %w", err)
+	}
+	if e.pub, err = publisher(stored.Events); err != nil {
+		return nil, err
+	}
+	e.restore(stored, e.started)
+	e.reserved = e.number + reserveAhead
+	if err := store.Commit(ctx, &monitor.Decision{At: e.started, Generation: e.reserved}); err != nil {
+		return nil, fmt.Errorf("reserve generation numbers: %w", err)
+	}
+	e.publish(e.started)
+	return e, nil
+}
+
+// restore fills a new engine from the store.
+func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
+	known := map[string]monitor.Vantage{}
+	for _, v := range stored.Vantages {
+		known[v.Name] = v
+	}
+	for _, v := range e.cfg.Vantages {
+		if old, ok := known[v.Name]; ok {
+			v.LastSeq, v.Enrolled = old.LastSeq, old.Enrolled
+		}
+		if v.Enrolled.IsZero() {
+			v.Enrolled = now
+		}
+		e.vantages = append(e.vantages, &vantage{Vantage: v, observer: monitor.NewObserver(now)})
+	}
+
+	configured := map[monitor.RelayURL]bool{}
+	for _, r := range e.cfg.Relays {
+		configured[r.URL] = true
+	}
+	for _, r := range stored.Relays {
+		if !configured[r.URL] && (r.Source == monitor.SourceConfig || r.Source == monitor.SourceFile || r.Source == monitor.SourceBuiltin) {
+			e.gone = append(e.gone, r.URL)
+			continue
+		}
+		rs := &relay{WatchedRelay: r, seen: make([]monitor.VantageRelay, len(e.vantages)), dirty: true}
+		for i, v := range e.vantages {
+			old, ok := stored.Seen[v.Name][r.URL]
+			if !ok {
+				continue
+			}
+			rs.seen[i] = old // the outcome is not stored: it counts from the start on
+			rs.seen[i].Record = e.cfg.Liveness.Restore(old.Record, now)
+			if s := rs.seen[i].Record.LastSuccess; s.After(rs.Verdict.LastSuccess) {
+				rs.Verdict.LastSuccess = s
+			}
+		}
+		e.relays = append(e.relays, rs)
+		e.byURL[r.URL] = rs
+	}
+	slices.SortFunc(e.relays, func(a, b *relay) int { return cmp.Compare(a.URL, b.URL) })
+	e.retask()
+
+	for i := range stored.Events {
+		ev := &stored.Events[i]
+		if ev.Pubkey != e.cfg.Pubkey {
+			continue
+		}
+		e.keep(ev)
+	}
+	e.number = stored.Generation
+	e.startWarmUp(stored.Served, now)
+}
+
+// keep files a stored event where it is served from.
+func (e *Engine) keep(ev *monitor.SignedEvent) {
+	switch ev.Kind {
+	case nostr.KindReport:
+		if r := e.byURL[monitor.RelayURL(ev.D)]; r != nil {
+			r.report = ev
+		}
+	case nostr.KindRelaySet:
+		e.snapshot = ev
+	default:
+		e.service[serviceKey{ev.Kind, ev.D}] = ev
+	}
+}
+
+// Run decides and publishes until ctx ends; a round that is under way is
+// finished first. It ends with ErrConflict when another core has taken the
+// database over: what this one holds in memory is then no longer the truth.
+func (e *Engine) Run(ctx context.Context) error {
+	tick := time.NewTicker(roundEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if err := e.round(context.WithoutCancel(ctx), time.Now()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Generation returns the newest snapshot; never nil.
+func (e *Engine) Generation() *monitor.Generation { return e.generation.Load() }
+
+// Tasks returns what a vantage should watch. It returns ErrNotFound for a name
+// that is not enrolled.
+func (e *Engine) Tasks(_ context.Context, name string, known uint64) (monitor.Tasks, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	i := e.vantage(name)
+	if i < 0 {
+		return monitor.Tasks{}, fmt.Errorf("%w: no vantage named %q is enrolled", monitor.ErrNotFound, name)
+	}
+	t := monitor.Tasks{Version: e.version, LastSeq: e.vantages[i].LastSeq}
+	if known != e.version {
+		t.Relays = e.tasks
+	}
+	return t, nil
+}
+
+// vantage returns the index of the vantage of that name, -1 for none.
+func (e *Engine) vantage(name string) int {
+	return slices.IndexFunc(e.vantages, func(v *vantage) bool { return v.Name == name })
+}

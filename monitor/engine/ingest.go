@@ -1,0 +1,292 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pharos-nostr/pharos/monitor"
+)
+
+// Deliver takes one batch of a vantage: it steps copies of the records that
+// the batch touches, stores batch and records in one transaction, and only
+// then keeps them. It returns ErrNotFound for a vantage that is not enrolled,
+// ErrConflict for a sequence that was seen before, ErrUnavailable while the
+// store is away; after each of them nothing has changed.
+func (e *Engine) Deliver(ctx context.Context, b monitor.Batch) (monitor.Answer, error) {
+	e.ingest.Lock()
+	defer e.ingest.Unlock()
+
+	now := time.Now()
+	s, err := e.stage(b, now)
+	if err != nil {
+		e.mu.Lock()
+		e.counts.refused++
+		e.mu.Unlock()
+		return monitor.Answer{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	err = e.store.Ingest(ctx, &s.in)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v := e.vantages[s.index]
+	if errors.Is(err, monitor.ErrConflict) && v.doubtful == b.Seq {
+		err = nil // the first attempt was stored, only its answer was lost
+	}
+	if err != nil {
+		e.counts.refused++
+		if errors.Is(err, monitor.ErrConflict) {
+			e.ousted = err // newer than all that this core has stored: somebody else wrote
+		} else {
+			e.storeErr = err
+			v.doubtful = b.Seq
+		}
+		return monitor.Answer{}, err
+	}
+	return e.apply(s, now), nil
+}
+
+// staged is a batch that was stepped on copies.
+type staged struct {
+	index    int // of the vantage
+	in       monitor.Ingest
+	observer *monitor.Observer
+	fresh    []*monitor.Observation // those that were stepped, history-only ones left out
+	failed   []monitor.RelayURL     // first failure of a streak
+	returned []monitor.RelayURL     // first success of an offline or dead relay
+}
+
+// stage steps a batch without changing anything.
+func (e *Engine) stage(b monitor.Batch, now time.Time) (*staged, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+
+	i := e.vantage(b.Vantage)
+	if i < 0 {
+		return nil, fmt.Errorf("%w: no vantage named %q is enrolled", monitor.ErrNotFound, b.Vantage)
+	}
+	v := e.vantages[i]
+	if b.Seq <= v.LastSeq {
+		return nil, fmt.Errorf("%w: batch %d of vantage %s: the newest stored is %d", monitor.ErrConflict, b.Seq, b.Vantage, v.LastSeq)
+	}
+	s := &staged{index: i, observer: v.observer.Clone()}
+	s.in = monitor.Ingest{Batch: b, Skew: b.SentAt.Sub(now), Records: map[monitor.RelayURL]monitor.VantageRelay{}, Infos: map[monitor.RelayURL]*monitor.Info{}}
+	s.in.Batch.Observations = make([]monitor.Observation, 0, len(b.Observations))
+
+	recoveries := b.Recoveries
+	for j := range b.Observations {
+		o := &b.Observations[j]
+		for len(recoveries) > 0 && !recoveries[0].At.After(o.At) {
+			e.recover(s, recoveries[0])
+			recoveries = recoveries[1:]
+		}
+		r := e.byURL[o.Relay]
+		if r == nil {
+			continue // no longer watched
+		}
+		s.in.Batch.Observations = append(s.in.Batch.Observations, *o)
+		if o.Info != nil && o.Info.Problem == "" && (r.Info == nil || !bytes.Equal(r.Info.Raw, o.Info.Raw)) {
+			s.in.Infos[o.Relay] = o.Info
+		}
+		seen := s.record(r)
+		if e.historyOnly(o, &seen, now) {
+			continue
+		}
+		if cs := b.Health.CanarySuccess; !cs.IsZero() && !cs.After(o.At) {
+			s.observer.CanarySucceeded(cs)
+		}
+		s.observer.SetNetworkAvailable(!networkDown(&b, o.At), o.At)
+		e.step(s, r, o, &seen)
+		s.in.Records[o.Relay] = seen
+		s.fresh = append(s.fresh, &s.in.Batch.Observations[len(s.in.Batch.Observations)-1])
+	}
+	for _, r := range recoveries {
+		e.recover(s, r)
+	}
+	if cs := b.Health.CanarySuccess; !cs.IsZero() {
+		s.observer.CanarySucceeded(cs)
+	}
+	return s, nil
+}
+
+// record returns the batch's own copy of what its vantage knows of r.
+func (s *staged) record(r *relay) monitor.VantageRelay {
+	if seen, ok := s.in.Records[r.URL]; ok {
+		return seen
+	}
+	return r.seen[s.index]
+}
+
+// historyOnly reports whether o must change no record (corroboration.md, Wrong
+// clock and Votes): from the future, older than the vantage's newest of this
+// relay, or spooled for longer than 2.5 intervals.
+func (e *Engine) historyOnly(o *monitor.Observation, seen *monitor.VantageRelay, now time.Time) bool {
+	return o.At.After(now.Add(e.cfg.Corroboration.MaxClockSkew)) ||
+		o.At.Before(seen.Newest) ||
+		now.Sub(o.At) > e.cfg.Corroboration.Grace()
+}
+
+// networkDown reports whether the vantage had lost its network at the given
+// time, by its health now and by the recoveries since its last batch (S25).
+func networkDown(b *monitor.Batch, at time.Time) bool {
+	for _, r := range b.Recoveries {
+		if r.Impairment == monitor.ImpairedNetwork && !at.Before(r.Since) && at.Before(r.At) {
+			return true
+		}
+	}
+	for _, i := range b.Health.Impairments {
+		if i == monitor.ImpairedNetwork && !at.Before(b.Health.ImpairedSince) {
+			return true
+		}
+	}
+	return false
+}
+
+// step applies one observation to the copy of the record.
+func (e *Engine) step(s *staged, r *relay, o *monitor.Observation, seen *monitor.VantageRelay) {
+	prev := seen.Record
+	next, effect := e.cfg.Liveness.Step(prev, s.observer, o.Relay, o.Outcome, o.Start, o.At)
+	seen.Record, seen.Newest, seen.Expedited = next, o.At, time.Time{}
+	seen.NoRoute = o.NoRoute()
+
+	switch {
+	case effect == monitor.EffectCounted && next.FailureCount == 1:
+		s.failed = append(s.failed, o.Relay)
+	case effect == monitor.EffectSucceeded && (prev.State == monitor.StateOffline || prev.State == monitor.StateDead):
+		s.returned = append(s.returned, o.Relay)
+	}
+	if !o.Outcome.Measured() {
+		return
+	}
+	seen.Outcome, seen.Stage, seen.Cause, seen.Evidence, seen.At = o.Outcome, o.Stage, o.Cause, o.Evidence, o.At
+	task := monitor.Task{Relay: r.URL, Candidate: r.Candidate}
+	seen.NextDue = e.cfg.Cadence.Next(prev, next, r.URL, o.Vantage, task, o.Outcome, o.RetryAfter, o.At)
+	if o.Outcome.Success() {
+		seen.RTTOpen, seen.RTTRead, seen.RTTWrite = o.RTTOpen, o.RTTRead, o.RTTWrite
+	}
+}
+
+// recover applies S26 to the records of the vantage, for an impairment that
+// is over.
+func (e *Engine) recover(s *staged, rec monitor.Recovery) {
+	s.observer.Recovered(rec.At)
+	for _, r := range e.relays {
+		seen := s.record(r)
+		next := seen
+		if rec.Impairment == monitor.ImpairedClock {
+			setBack(&next, rec.At)
+		}
+		next.Record = e.cfg.Liveness.Recover(next.Record, rec.Since, rec.At)
+		if next != seen {
+			s.in.Records[r.URL] = next
+		}
+	}
+}
+
+// setBack brings times that lie ahead of a clock that was set back to it: they
+// would make everything until then history only, or ignored (S22).
+func setBack(v *monitor.VantageRelay, now time.Time) {
+	for _, t := range []*time.Time{
+		&v.At, &v.Newest, &v.Record.FirstFailure, &v.Record.LastFailure, &v.Record.LastSuccess, &v.Record.SessionSuccess, &v.Record.OnlineSince,
+	} {
+		if t.After(now) {
+			*t = now
+		}
+	}
+}
+
+// apply keeps what was stored and says what to probe at once. Its caller holds
+// mu.
+func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
+	b := &s.in.Batch
+	v := e.vantages[s.index]
+	v.observer, v.LastSeq, v.LastSeen, v.Skew, v.Health = s.observer, b.Seq, now, s.in.Skew, b.Health
+	e.counts.ingested++
+	e.storeErr = nil
+	for url, seen := range s.in.Records {
+		r := e.byURL[url]
+		r.seen[s.index] = seen
+		r.dirty = true
+		if seen.Record.LastSuccess.After(r.Verdict.LastSuccess) {
+			r.Verdict.LastSuccess = seen.Record.LastSuccess
+		}
+	}
+	for url, info := range s.in.Infos {
+		e.byURL[url].Info = info
+		e.reportsDue = true
+	}
+	for i := range b.Observations {
+		o := &b.Observations[i]
+		e.counts.observations[o.Outcome]++
+	}
+	for _, o := range s.fresh {
+		r := e.byURL[o.Relay]
+		r.attempted, r.skipped = true, monitor.CauseNone
+		if o.Outcome == monitor.OutcomeSkipped {
+			r.skipped = o.Cause
+		}
+		if o.Outcome.Success() {
+			auth, payment := o.Cause == monitor.CauseAuthRequired, o.Cause == monitor.CausePayment
+			e.reportsDue = e.reportsDue || auth != r.auth || payment != r.payment
+			r.auth, r.payment = auth, payment
+		}
+		if o.TLS != nil {
+			r.tls = o.TLS
+		}
+		if !o.ServerDate.IsZero() {
+			e.clock.add(o.Relay.Host(), o.ServerDate.Sub(o.At), now)
+		}
+	}
+	v.pass.add(s.fresh, now, e.cfg.Corroboration.Interval)
+	if n := len(b.Health.Impairments); n > 0 || len(b.Recoveries) > 0 {
+		e.sweep = true // eligibility changed for every relay
+	}
+	for _, url := range s.failed {
+		e.ask(url, s.index, maxExpedited, now)
+	}
+	for _, url := range s.returned {
+		e.ask(url, s.index, len(e.vantages), now)
+	}
+	a := monitor.Answer{Expedite: v.expedite}
+	v.expedite = nil
+	return a
+}
+
+// ask requests an expedited probe of a relay from up to most eligible
+// vantages of other groups than that of the vantage at index from.
+func (e *Engine) ask(url monitor.RelayURL, from, most int, now time.Time) {
+	r := e.byURL[url]
+	for i, v := range e.vantages {
+		if most == 0 {
+			return
+		}
+		if i == from || v.Group == e.vantages[from].Group || !v.Reaches(url.Network()) || !e.eligible(v, now) {
+			continue
+		}
+		most--
+		if !r.seen[i].Expedited.IsZero() && now.Sub(r.seen[i].Expedited) < monitor.ExpeditedTimeout {
+			continue // asked already
+		}
+		r.seen[i].Expedited = now
+		v.expedite = append(v.expedite, url)
+	}
+}
+
+// eligible reports whether a vantage's votes count now.
+func (e *Engine) eligible(v *vantage, now time.Time) bool {
+	judged := e.judged(v, now)
+	return e.cfg.Corroboration.VantageEligible(&judged, now)
+}
+
+// judged is the vantage with the core's own judgement of its last pass.
+func (e *Engine) judged(v *vantage, now time.Time) monitor.Vantage {
+	out := v.Vantage
+	if v.pass.unclear(now, e.cfg.Corroboration.Interval) {
+		out.Health.Impairments = append(slices.Clip(out.Health.Impairments), monitor.ImpairedUnclear)
+	}
+	return out
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"maps"
+	"time"
+
+	"github.com/pharos-nostr/pharos/monitor"
+)
+
+// RelayView returns all that is known of one relay now.
+func (e *Engine) RelayView(u monitor.RelayURL) monitor.RelayView {
+	now := time.Now()
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	r := e.byURL[u]
+	if r == nil {
+		return monitor.RelayView{WatchedRelay: monitor.WatchedRelay{URL: u}, Eligible: true}
+	}
+	v := monitor.RelayView{
+		WatchedRelay: r.WatchedRelay, Monitored: true, TLS: r.tls, Report: r.report,
+		RTTOpenMS: r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTOpen }),
+		RTTReadMS: r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTRead }),
+	}
+	vantages := make([]monitor.Vantage, len(e.vantages))
+	for i, vt := range e.vantages {
+		vantages[i] = e.judged(vt, now)
+		v.Eligible = v.Eligible || r.seen[i].Record.Eligible(now)
+	}
+	switch r.Verdict.State {
+	case monitor.StateUnknown, monitor.StateOnline:
+		v.Eligible = true
+	}
+	v.Ballots = e.cfg.Corroboration.AppendBallots(nil, u, vantages, r.seen, now)
+	return v
+}
+
+// Status returns the monitor's own state.
+func (e *Engine) Status() monitor.Status {
+	now := time.Now()
+	g := e.generation.Load()
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	s := monitor.Status{
+		Started: e.started, Leader: true, Generation: g.Number, Fallback: g.Fallback,
+		States: map[monitor.State]int{}, Engaged: e.brake.engaged, ClockSkew: e.clock.skew(now),
+		Observations: maps.Clone(e.counts.observations), Transitions: maps.Clone(e.counts.transitions),
+		Ingested: e.counts.ingested, Refused: e.counts.refused, ReportsSigned: e.counts.signed,
+	}
+	s.WarmUp.Measured, s.WarmUp.Due, s.WarmUp.Done = e.warmUp.measured, e.warmUp.due, e.warmUp.done
+	if e.storeErr != nil {
+		s.StoreError = e.storeErr.Error()
+	}
+	for _, r := range e.relays {
+		if r.Candidate {
+			s.Candidates++
+			continue
+		}
+		s.States[r.Verdict.State]++
+		if r.Verdict.Marks.Has(monitor.MarkHeld) {
+			s.Held++
+		}
+	}
+	for _, v := range e.vantages {
+		s.Vantages = append(s.Vantages, e.judged(v, now))
+	}
+	return s
+}
+
+// Ready reports whether readers should be sent here, and if not, why
+// (api.md, Service).
+func (e *Engine) Ready() (bool, string) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	warming := e.generation.Load().Fallback == monitor.FallbackWarmingUp
+	switch {
+	case e.storeErr != nil:
+		return false, "the database cannot be reached"
+	case warming && !e.warmUp.attempted:
+		return false, "the first pass over the relays is under way"
+	case warming && e.warmUp.enough():
+		return false, "the first reports are being signed"
+	}
+	return true, "" // also where too little could be measured: the network outside is not ours
+}

@@ -1,0 +1,332 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/engine"
+)
+
+const interval = 30 * time.Second
+
+// store is a database in memory that can be taken away.
+type store struct {
+	away     atomic.Bool
+	ousted   atomic.Bool
+	relays   map[monitor.RelayURL]monitor.WatchedRelay
+	seen     map[string]map[monitor.RelayURL]monitor.VantageRelay
+	seq      map[string]uint64
+	events   map[string]monitor.SignedEvent
+	batches  []monitor.Batch
+	log      []monitor.Transition
+	number   uint64
+	served   bool
+	lostNext atomic.Bool // the next batch is stored and its answer lost
+	commits  int
+	ingested int // observations
+}
+
+func newStore() *store {
+	return &store{
+		relays: map[monitor.RelayURL]monitor.WatchedRelay{}, seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{},
+		seq: map[string]uint64{}, events: map[string]monitor.SignedEvent{},
+	}
+}
+
+func (s *store) Load(context.Context) (*monitor.Stored, error) {
+	out := &monitor.Stored{Seen: s.seen, Generation: s.number, Served: s.served, Relays: slices.Collect(maps.Values(s.relays)), Events: slices.Collect(maps.Values(s.events))}
+	for name, seq := range s.seq {
+		out.Vantages = append(out.Vantages, monitor.Vantage{Name: name, LastSeq: seq})
+	}
+	return out, nil
+}
+
+func (s *store) Watch(_ context.Context, relays []monitor.WatchedRelay) error {
+	for _, r := range relays {
+		if _, ok := s.relays[r.URL]; !ok {
+			s.relays[r.URL] = r
+		}
+	}
+	return nil
+}
+
+func (s *store) Ingest(_ context.Context, in *monitor.Ingest) error {
+	if s.away.Load() {
+		return fmt.Errorf("%w: no database", monitor.ErrUnavailable)
+	}
+	b := in.Batch
+	if b.Seq <= s.seq[b.Vantage] {
+		return monitor.ErrConflict
+	}
+	s.seq[b.Vantage] = b.Seq
+	s.batches = append(s.batches, b)
+	s.ingested += len(b.Observations)
+	if s.seen[b.Vantage] == nil {
+		s.seen[b.Vantage] = map[monitor.RelayURL]monitor.VantageRelay{}
+	}
+	maps.Copy(s.seen[b.Vantage], in.Records)
+	if s.lostNext.Swap(false) {
+		return fmt.Errorf("%w: the connection was lost", monitor.ErrUnavailable)
+	}
+	return nil
+}
+
+func (s *store) Commit(_ context.Context, d *monitor.Decision) error {
+	if s.away.Load() {
+		return fmt.Errorf("%w: no database", monitor.ErrUnavailable)
+	}
+	if s.ousted.Load() {
+		return fmt.Errorf("%w: another core leads", monitor.ErrConflict)
+	}
+	s.commits++
+	s.number, s.served = d.Generation, s.served || d.Served
+	for _, r := range d.Relays {
+		s.relays[r.URL] = r
+	}
+	s.log = append(s.log, d.Transitions...)
+	for _, u := range d.Withdrawn {
+		delete(s.events, string(u))
+	}
+	for _, e := range d.Events {
+		s.events[e.D] = e
+	}
+	return nil
+}
+
+// publisher signs nothing: an event is its address and time.
+type publisher struct {
+	at        map[monitor.RelayURL]time.Time
+	perRound  int // most new reports a call, 0 = no limit
+	withdrawn []monitor.RelayURL
+}
+
+func (p *publisher) Reports(now time.Time, online []monitor.ReportSource) []monitor.SignedEvent {
+	var out []monitor.SignedEvent
+	for _, s := range online {
+		if t, ok := p.at[s.URL]; ok && now.Sub(t) < time.Hour {
+			continue
+		}
+		if p.perRound > 0 && len(out) == p.perRound {
+			break
+		}
+		p.at[s.URL] = now
+		out = append(out, monitor.SignedEvent{ID: fmt.Sprint(s.URL, now.UnixNano()), Kind: 30166, Pubkey: "us", D: string(s.URL), CreatedAt: now, Expires: now.Add(6 * time.Hour)})
+	}
+	return out
+}
+
+func (p *publisher) Withdraw(urls []monitor.RelayURL) {
+	p.withdrawn = append(p.withdrawn, urls...)
+	for _, u := range urls {
+		delete(p.at, u)
+	}
+}
+
+func (p *publisher) Snapshot(now time.Time, _ uint64, _ time.Time, urls []monitor.RelayURL) *monitor.SignedEvent {
+	return &monitor.SignedEvent{ID: fmt.Sprint("set", urls), Kind: 30002, Pubkey: "us", D: "nip66-online", CreatedAt: now, Expires: now.Add(time.Hour)}
+}
+
+func (p *publisher) Announcements(time.Time) []monitor.SignedEvent { return nil }
+
+// world drives one engine with scripted vantages in virtual time: each probes
+// by the real cadence and hands over a batch every 5 s.
+type world struct {
+	t        *testing.T
+	cfg      engine.Config
+	store    *store
+	pub      *publisher
+	engine   *engine.Engine
+	stop     func()
+	ended    error // what Run returned, after stop
+	vantages []*watcher
+}
+
+// watcher is one vantage's schedule.
+type watcher struct {
+	name     string
+	observer *monitor.Observer
+	due      map[monitor.RelayURL]time.Time
+	record   map[monitor.RelayURL]monitor.Record
+	pendings []monitor.Observation
+	seq      uint64
+	silent   bool
+	health   monitor.Health
+	recovery []monitor.Recovery
+	// sees says what a probe of a relay comes to now.
+	sees func(monitor.RelayURL, time.Time) monitor.Outcome
+}
+
+func up(monitor.RelayURL, time.Time) monitor.Outcome   { return monitor.OutcomeOK }
+func down(monitor.RelayURL, time.Time) monitor.Outcome { return monitor.OutcomeFailed }
+
+// but sees the named relays as o and all others up.
+func but(o monitor.Outcome, urls ...monitor.RelayURL) func(monitor.RelayURL, time.Time) monitor.Outcome {
+	return func(u monitor.RelayURL, _ time.Time) monitor.Outcome {
+		if slices.Contains(urls, u) {
+			return o
+		}
+		return monitor.OutcomeOK
+	}
+}
+
+func url(i int) monitor.RelayURL {
+	return monitor.RelayURL(fmt.Sprintf("wss://relay%03d.example.com/", i))
+}
+
+func urls(n int) []monitor.RelayURL {
+	out := make([]monitor.RelayURL, n)
+	for i := range out {
+		out[i] = url(i)
+	}
+	return out
+}
+
+func newWorld(t *testing.T, relays int, vantages ...string) *world {
+	t.Helper()
+	c := monitor.Corroboration{
+		Interval: interval, ConfirmFailures: 3, HoldFraction: 0.1, HoldMin: 10, MaxClockSkew: time.Minute,
+		LiveMaxAge: 4 * time.Hour, MinFresh: 0.8,
+	}
+	w := &world{t: t, store: newStore(), pub: &publisher{at: map[monitor.RelayURL]time.Time{}}}
+	w.cfg = engine.Config{
+		Liveness: monitor.DefaultLiveness(), Corroboration: c, Cadence: monitor.DefaultCadence(),
+		Freshness: monitor.Freshness{MaxAge: 4 * time.Hour, MinFresh: 0.8, MinCount: 2},
+		Pubkey:    "us", Log: slog.New(slog.DiscardHandler),
+	}
+	w.cfg.Cadence.Interval = interval
+	for _, u := range urls(relays) {
+		w.cfg.Relays = append(w.cfg.Relays, monitor.WatchedRelay{URL: u, Source: monitor.SourceConfig, FirstSeen: time.Now()})
+	}
+	for _, name := range vantages {
+		w.cfg.Vantages = append(w.cfg.Vantages, monitor.Vantage{Name: name, Group: name, Networks: []monitor.Network{monitor.Clearnet}})
+	}
+	w.start()
+	return w
+}
+
+// start makes a new engine and new vantages on the world's store.
+func (w *world) start() {
+	w.t.Helper()
+	e, err := engine.New(w.t.Context(), w.cfg, w.store, func([]monitor.SignedEvent) (engine.Publisher, error) { return w.pub, nil })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); w.ended = e.Run(ctx) }()
+	w.engine, w.stop = e, func() { cancel(); <-done }
+	w.vantages = nil
+	for _, v := range w.cfg.Vantages {
+		w.vantages = append(w.vantages, &watcher{
+			name: v.Name, observer: monitor.NewObserver(time.Now()), sees: up, seq: w.store.seq[v.Name],
+			due: map[monitor.RelayURL]time.Time{}, record: map[monitor.RelayURL]monitor.Record{},
+		})
+	}
+}
+
+// restart stops the engine and starts another one on the same store.
+func (w *world) restart() {
+	w.stop()
+	w.pub = &publisher{at: map[monitor.RelayURL]time.Time{}}
+	w.start()
+}
+
+// run lets d of virtual time pass.
+func (w *world) run(d time.Duration) {
+	w.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		elapse(5 * time.Second)
+		synctest.Wait()
+		for _, v := range w.vantages {
+			if !v.silent {
+				v.probe(w)
+				v.deliver(w)
+			}
+		}
+	}
+	elapse(1500 * time.Millisecond)
+	synctest.Wait()
+}
+
+func (v *watcher) probe(w *world) {
+	now := time.Now()
+	tasks, err := w.engine.Tasks(w.t.Context(), v.name, 0)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, t := range tasks.Relays {
+		due, ok := v.due[t.Relay]
+		if !ok {
+			due = w.cfg.Cadence.First(t.Relay, v.name, t, now)
+			v.due[t.Relay] = due
+		}
+		if due.After(now) {
+			continue
+		}
+		o := monitor.Observation{Relay: t.Relay, Vantage: v.name, Start: now, At: now, Outcome: v.sees(t.Relay, now)}
+		switch o.Outcome {
+		case monitor.OutcomeOK:
+			o.Stage, o.RTTOpen, o.RTTRead = monitor.StageRead, 80*time.Millisecond, 40*time.Millisecond
+		case monitor.OutcomeFailed:
+			o.Stage, o.Cause, o.Evidence = monitor.StageTCP, monitor.CauseTimeout, "no answer to the connection within 4 s"
+		}
+		prev := v.record[t.Relay]
+		rec, _ := w.cfg.Liveness.Step(prev, v.observer, t.Relay, o.Outcome, now, now)
+		v.record[t.Relay] = rec
+		v.due[t.Relay] = w.cfg.Cadence.Next(prev, rec, t.Relay, v.name, t, o.Outcome, 0, now)
+		v.pendings = append(v.pendings, o)
+	}
+}
+
+func (v *watcher) deliver(w *world) {
+	v.seq++
+	b := monitor.Batch{Vantage: v.name, Seq: v.seq, SentAt: time.Now(), Health: v.health, Recoveries: v.recovery, Observations: v.pendings}
+	a, err := w.engine.Deliver(w.t.Context(), b)
+	if err != nil {
+		v.seq-- // kept, and handed over again
+		return
+	}
+	v.pendings, v.recovery = nil, nil
+	for _, u := range a.Expedite {
+		v.due[u] = time.Now()
+	}
+}
+
+// live is the online set of the newest generation.
+func (w *world) live() []monitor.RelayURL {
+	g := w.engine.Generation()
+	out := make([]monitor.RelayURL, len(g.Online))
+	for i := range out {
+		out[i] = g.Online[i].URL
+	}
+	return out
+}
+
+func (w *world) wantLive(want ...monitor.RelayURL) {
+	w.t.Helper()
+	if got := w.live(); !slices.Equal(got, want) {
+		w.t.Fatalf("the list has %d relays, want %d:\n got %v\nwant %v", len(got), len(want), got, want)
+	}
+}
+
+// moves counts the transitions after the first verdicts.
+func (w *world) moves(from monitor.State) int {
+	n := 0
+	for _, t := range w.store.log {
+		if t.From == from {
+			n++
+		}
+	}
+	return n
+}
+
+// elapse lets virtual time pass; it belongs in a synctest bubble only.
+func elapse(d time.Duration) { time.Sleep(d) }
