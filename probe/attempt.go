@@ -1,0 +1,376 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pharos-nostr/pharos/monitor"
+)
+
+// lateness past a limit beyond which a timeout says more about this process
+// than about the relay (probe.md: dispatch lag over 1 s).
+const lateness = time.Second
+
+// attempt is one probe under way. Its methods take one stage each and report
+// whether the probe goes on; when not, they have recorded how it ended.
+type attempt struct {
+	c       *Checker
+	req     Request
+	obs     monitor.Observation
+	to      endpoint
+	overall time.Time // the overall limit
+	stage   monitor.Stage
+	limit   time.Time // of the present stage
+	budget  int       // bytes that may still be read
+	w       *wire     // the present connection, nil = none
+	reused  bool      // w has already carried a response
+	release func()
+	frames  frames
+	scratch [512]byte // what is written
+}
+
+// endpoint is where a request goes.
+type endpoint struct {
+	host   string // name or address, as certificates have it
+	port   uint16
+	secure bool
+	header string // Host header
+	path   string
+	addrs  []netip.Addr
+}
+
+func endpointOf(u monitor.RelayURL) endpoint {
+	e := endpoint{host: u.Host(), secure: u.TLS(), path: u.Path()}
+	usual := ":80" // the port that browsers leave out of the header
+	if e.secure {
+		usual = ":443"
+	}
+	e.header = strings.TrimSuffix(u.HostPort(), usual)
+	port, _ := strconv.ParseUint(u.Port(), 10, 16) // of a URL that was parsed
+	e.port = uint16(port)
+	return e
+}
+
+func (a *attempt) begin(now time.Time) {
+	a.obs.Relay, a.obs.Start = a.req.Relay, now
+	a.overall = now.Add(a.c.cfg.Timeouts.Overall)
+	a.budget = maxBytes
+}
+
+// close gives back all that the attempt holds.
+func (a *attempt) close() {
+	a.drop()
+	if a.release != nil {
+		a.release()
+		a.release = nil
+	}
+}
+
+// drop closes the present connection.
+func (a *attempt) drop() {
+	if a.w != nil {
+		a.w.close()
+		a.w = nil
+	}
+	a.reused = false
+}
+
+// run takes the stages in order.
+func (a *attempt) run(ctx context.Context) {
+	if n := a.req.Relay.Network(); n != monitor.Clearnet {
+		a.finish(monitor.OutcomeSkipped, monitor.StageNone, monitor.CauseNoProxy, fmt.Sprintf("there is no proxy for %s relays here", n))
+		return
+	}
+	a.to = endpointOf(a.req.Relay)
+	if !a.resolve(ctx) || !a.admit(ctx) || !a.open(ctx) {
+		return
+	}
+	if limit := a.infoFirst(); limit > 0 {
+		if !a.infoOver(ctx, limit) && !a.open(ctx) {
+			return
+		}
+	}
+	if !a.upgrade(ctx) {
+		return
+	}
+	a.read(ctx)
+	// A relay that has used up its bytes is asked nothing more.
+	if a.req.Info && a.obs.Info == nil && a.budget > 0 && ctx.Err() == nil {
+		a.infoApart(ctx)
+	}
+}
+
+// enter begins a stage: what it waits for ends at its limit, at the latest at
+// the overall one.
+func (a *attempt) enter(s monitor.Stage, limit time.Duration) time.Time {
+	now := time.Now()
+	a.stage, a.limit = s, now.Add(limit)
+	if a.limit.After(a.overall) {
+		a.limit = a.overall
+	}
+	return now
+}
+
+// leave records how long the present stage took.
+func (a *attempt) leave(start time.Time) { a.obs.Times[a.stage] = max(time.Since(start), 1) }
+
+// finish records how the probe ended. It returns false, as a stage does then.
+func (a *attempt) finish(o monitor.Outcome, s monitor.Stage, c monitor.Cause, evidence string) bool {
+	a.obs.Outcome, a.obs.Stage, a.obs.Cause, a.obs.Evidence = o, s, c, evidence
+	return false
+}
+
+func (a *attempt) fail(c monitor.Cause, format string, args ...any) bool {
+	return a.finish(monitor.OutcomeFailed, a.stage, c, fmt.Sprintf(format, args...))
+}
+
+func (a *attempt) unclear(c monitor.Cause, format string, args ...any) bool {
+	return a.finish(monitor.OutcomeUnclear, a.stage, c, fmt.Sprintf(format, args...))
+}
+
+// broken ends the probe after an error of the network during what the present
+// stage does.
+func (a *attempt) broken(ctx context.Context, err error, what string) bool {
+	if ctx.Err() != nil {
+		return a.cancelled()
+	}
+	host := a.to.host
+	switch readNetError(err) {
+	case netTimeout:
+		if a.late() {
+			return false
+		}
+		return a.fail(monitor.CauseTimeout, "%s did not complete %s within %s", host, what, a.waited())
+	case netRefused:
+		return a.fail(monitor.CauseConnRefused, "%s refused the connection", host)
+	case netReset:
+		return a.fail(monitor.CauseReset, "%s reset the connection during %s", host, what)
+	case netClosed:
+		return a.fail(monitor.CauseClosedEarly, "%s closed the connection during %s", host, what)
+	case netUnreachable:
+		return a.fail(monitor.CauseUnreachable, "%s cannot be reached any more: no route to that host", host)
+	case netOversized:
+		return a.fail(monitor.CauseOversized, "%s sent far too much during %s", host, what)
+	case netBlocked:
+		return a.fail(monitor.CauseBlockedAddress, "%s is at an address that is not public", host)
+	case netUnknown:
+		if a.secured() { // it speaks of TLS then, such as a late alert
+			return a.fail(monitor.CauseTLSHandshake, "%s broke TLS off during %s: %s", host, what, clean(err.Error()))
+		}
+	case netLocal:
+	}
+	return a.unclear(monitor.CauseLocalNetwork, "our own network failed during %s: %s", what, clean(err.Error()))
+}
+
+// secured reports whether the present connection is past its TLS handshake.
+func (a *attempt) secured() bool { return a.w != nil && a.w.conn != a.w.raw }
+
+// cancelled ends the probe because its context did.
+func (a *attempt) cancelled() bool {
+	return a.unclear(monitor.CauseLocalNetwork, "the probe was cancelled")
+}
+
+// late ends the probe as unclear when this process, not the relay, missed the
+// stage's limit: it noticed the limit much too late, or the answer is there and
+// nobody had the time to read it.
+func (a *attempt) late() bool {
+	switch d := time.Since(a.limit); {
+	case d > lateness:
+		a.unclear(monitor.CauseLag, "this machine was too busy to tell: it noticed the limit %s late", limitText(d))
+	case a.w != nil && pending(a.w.raw):
+		a.unclear(monitor.CauseLag, "this machine was too busy to tell: the answer came within the limit, but was not read")
+	default:
+		return false
+	}
+	return true
+}
+
+// waited is the limit of the present stage for a person.
+func (a *attempt) waited() string {
+	t := a.c.cfg.Timeouts
+	if a.limit.Equal(a.overall) {
+		return "the " + limitText(t.Overall) + " of the whole probe"
+	}
+	return limitText([monitor.NumStages]time.Duration{
+		monitor.StageDNS: t.DNS, monitor.StageTCP: t.TCP, monitor.StageTLS: t.TLS,
+		monitor.StageUpgrade: t.Upgrade, monitor.StageRead: t.Read, monitor.StageInfo: t.Info,
+	}[a.stage])
+}
+
+// resolve finds the addresses that may be dialled.
+func (a *attempt) resolve(ctx context.Context) bool {
+	var addrs []netip.Addr
+	if ip, err := netip.ParseAddr(a.to.host); err == nil {
+		addrs = []netip.Addr{ip}
+	} else {
+		start := a.enter(monitor.StageDNS, a.c.cfg.Timeouts.DNS)
+		rctx, cancel := context.WithDeadline(ctx, a.limit)
+		answer := a.c.resolver.resolve(rctx, a.to.host)
+		cancel()
+		a.leave(start)
+		switch {
+		case ctx.Err() != nil:
+			return a.cancelled()
+		case len(answer.addrs) > 0:
+			addrs = answer.addrs
+		case answer.err != nil:
+			return a.unclear(monitor.CauseResolver, "the resolver could not tell the addresses of %s: %s", a.to.host, clean(answer.err.Error()))
+		case answer.exists:
+			return a.fail(monitor.CauseNoAddress, "the name %s has no address", a.to.host)
+		default:
+			return a.fail(monitor.CauseNXDomain, "the name %s does not exist", a.to.host)
+		}
+	}
+	a.stage = monitor.StageTCP
+	usable, why := a.c.usable(addrs)
+	if len(usable) == 0 {
+		a.obs.Address = netip.AddrPortFrom(addrs[0].Unmap(), a.to.port)
+		if errors.Is(why, errFamily) {
+			return a.unclear(monitor.CauseLocalNetwork, "%s has no address of the family of the source address %s", a.to.host, a.c.cfg.SourceAddress)
+		}
+		return a.fail(monitor.CauseBlockedAddress, "%s is at %s, which is not a public address", a.to.host, addrs[0])
+	}
+	a.to.addrs = usable
+	return true
+}
+
+// admit asks the caller for a permit; the wait counts for no limit.
+func (a *attempt) admit(ctx context.Context) bool {
+	if a.req.Admit == nil {
+		return true
+	}
+	start := time.Now()
+	release, ok := a.req.Admit(ctx, a.to.addrs[0].WithZone(""))
+	a.release = release
+	a.overall = a.overall.Add(time.Since(start))
+	if ctx.Err() != nil {
+		return a.cancelled()
+	}
+	if !ok {
+		return a.finish(monitor.OutcomeSkipped, monitor.StageNone, monitor.CauseOverload, "there was no permit for its address in time")
+	}
+	return true
+}
+
+// open connects and, for wss, secures the connection.
+func (a *attempt) open(ctx context.Context) bool {
+	if !a.tcp(ctx) {
+		return false
+	}
+	if !a.to.secure {
+		return true
+	}
+	start := a.enter(monitor.StageTLS, a.c.cfg.Timeouts.TLS)
+	a.w.limit(ctx, a.limit)
+	facts, err := a.c.handshake(a.w, a.to.host, false)
+	if err != nil && isAlert(err) && ctx.Err() == nil {
+		// It may insist on the hybrid key exchange: once more with Go's
+		// default, all within the limit of this stage.
+		limit := a.limit
+		a.drop()
+		if !a.tcp(ctx) {
+			return false
+		}
+		start = time.Now()
+		a.stage, a.limit = monitor.StageTLS, limit
+		a.w.limit(ctx, a.limit)
+		facts, err = a.c.handshake(a.w, a.to.host, true)
+	}
+	a.leave(start)
+	if facts != nil {
+		a.obs.TLS = facts
+	}
+	if err == nil {
+		return true
+	}
+	defer a.drop()
+	if ctx.Err() != nil {
+		return a.cancelled()
+	}
+	cause, evidence := tlsCause(err, facts, a.to.host, time.Now())
+	switch {
+	case cause == monitor.CauseTLSUntrusted && !a.c.hasRoots:
+		return a.unclear(monitor.CauseLocalNetwork, "this machine has no CA roots to verify TLS certificates with: install ca-certificates")
+	case cause != monitor.CauseNone:
+		return a.fail(cause, "%s", evidence)
+	}
+	return a.broken(ctx, err, "the TLS handshake")
+}
+
+// tcp connects to the first address that answers.
+func (a *attempt) tcp(ctx context.Context) bool {
+	start := a.enter(monitor.StageTCP, a.c.cfg.Timeouts.TCP)
+	if ctx.Err() != nil {
+		return a.cancelled()
+	}
+	addrs := make([]netip.AddrPort, 0, maxAddresses)
+	var known failure
+	for _, ip := range a.to.addrs {
+		addr := netip.AddrPortFrom(ip, a.to.port)
+		if f, ok := a.c.failures.get(addr, a.req.Relay, start); ok {
+			if known.relay == "" {
+				known = f
+				a.obs.Address = addr
+			}
+			continue
+		}
+		addrs = append(addrs, addr)
+	}
+	if len(addrs) == 0 {
+		return a.fail(known.cause, "%s: another relay at %s found the same %s ago (%s)", a.to.host, a.obs.Address, limitText(start.Sub(known.at).Round(time.Second)), known.cause)
+	}
+	d, failed := a.c.connect(ctx, addrs, a.limit)
+	a.leave(start)
+	if d.conn != nil {
+		a.obs.Address = d.addr
+		a.c.failures.forget(d.addr)
+		a.w = newWire(ctx, d.conn, &a.budget)
+		return true
+	}
+	if ctx.Err() != nil {
+		return a.cancelled()
+	}
+	now := time.Now()
+	worst, rank := failed[0], netError(0)
+	for _, d := range failed {
+		e := readNetError(d.err)
+		if e > rank && e != netBlocked || rank == 0 {
+			worst, rank = d, e
+		}
+		switch {
+		case e == netRefused:
+			a.c.failures.put(d.addr, failure{monitor.CauseConnRefused, now, a.req.Relay})
+		case e == netUnreachable:
+			a.c.failures.put(d.addr, failure{monitor.CauseUnreachable, now, a.req.Relay})
+		case e == netTimeout && d.took >= a.c.cfg.Timeouts.TCP*3/4 && now.Sub(a.limit) <= lateness:
+			// A shorter wait, cut by the overall limit, is no news to others.
+			a.c.failures.put(d.addr, failure{monitor.CauseTimeout, now, a.req.Relay})
+		}
+	}
+	a.obs.Address = worst.addr
+	switch rank {
+	case netReset:
+		// The connection stood and was reset: what would have come next failed.
+		a.stage = monitor.StageUpgrade
+		if a.to.secure {
+			a.stage = monitor.StageTLS
+		}
+		return a.fail(monitor.CauseReset, "%s reset the connection as soon as it stood", a.to.host)
+	case netTimeout:
+		if a.late() {
+			return false
+		}
+		return a.fail(monitor.CauseTimeout, "%s did not answer at %s within %s", a.to.host, worst.addr, a.waited())
+	case netRefused:
+		return a.fail(monitor.CauseConnRefused, "%s refused the connection at %s", a.to.host, worst.addr)
+	case netUnreachable:
+		return a.fail(monitor.CauseUnreachable, "%s cannot be reached at %s: no route to that host", a.to.host, worst.addr)
+	default: // ours, most likely
+		return a.broken(ctx, worst.err, "the connection to "+worst.addr.String())
+	}
+}

@@ -1,0 +1,18 @@
+// Package probe asks one relay, from one place, whether it speaks Nostr, and
+// reports what it saw (probe.md). It has no opinion on whether the relay is
+// alive.
+//
+//	dns → tcp → tls → upgrade → read, and info (NIP-11)
+//
+// The package owns its dial, with the guard against private addresses, and the
+// small part of HTTP/1.1 and WebSocket that a probe needs: the other side may
+// be anything, so every read has a deadline and a byte limit, and whatever the
+// relay sends is data to be classified, never an error of ours.
+//
+// It never retries later, keeps no schedule and stores nothing; the one thing
+// that it remembers is a dead ip:port, for half a minute, so that many names
+// of one dead host cost one timeout.
+//
+// Not measured: relays of Tor, I2P and Lokinet, which need a proxy; they are
+// skipped with no_proxy.
+package probe
