@@ -1,0 +1,17 @@
+// Package vantage runs one vantage point: it decides when each relay is probed
+// and how many at a time, watches itself, and hands what it saw to the core.
+//
+//	Core.Tasks ─► schedule (due-heap) ─► ready ─► permits ─► pacer ─► Checker.Check
+//	                   ▲                  ▲                               │
+//	                   │ next due         │ Answer.Expedite               ▼
+//	                   └──── own record (monitor.Liveness) ◄──────── Observation
+//	                                                                      │
+//	     canaries, lag, clock, descriptors, spike ─► Health ─► outbox ─► Core.Deliver
+//
+// It owns the schedule, the permits, the pace, the vantage's own health and the
+// queue of observations that the core has not taken yet. It keeps a liveness
+// record per relay only to know when to come back: it never decides what a
+// relay is. It never writes to disk and keeps nothing global, so that a process
+// may run several vantages, each with a Checker that has a source address of
+// its own.
+package vantage

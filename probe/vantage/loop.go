@@ -1,0 +1,227 @@
+package vantage
+
+import (
+	"container/list"
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/pharos-nostr/pharos/monitor"
+)
+
+// giveUp is how long probes may take to end once their context has.
+const giveUp = 3 * time.Second
+
+// loop is the one goroutine that owns the schedule, the records, the permits'
+// queues and the self-check. The times of the schedule are wall-clock ones
+// without a monotonic part, as slots and records are; when the clock is set they
+// move along. Times that say how often we look at ourselves are monotonic.
+type loop struct {
+	v      *Vantage
+	probes context.Context // of the probes
+
+	tasks    chan monitor.Tasks
+	canaries chan canaryRound
+	expedite chan []monitor.RelayURL
+	results  chan result
+	gone     chan struct{} // closed when nobody reads results any more
+
+	relays   map[monitor.RelayURL]*watched
+	round    uint64 // counts task lists
+	heap     monitor.DueHeap
+	observer *monitor.Observer
+	networks []*lane // those that can be reached
+	lanes    map[monitor.Network]*lane
+	flying   int
+	permits  *permits
+	pace     *pacer
+
+	self selfCheck
+
+	expedited  uint64
+	notStarted uint64 // expedites
+}
+
+// lane is what is separate for each network.
+type lane struct {
+	network  monitor.Network
+	limit    int
+	inFlight int
+	urgent   *list.List // of *watched: expedited, first come first served
+	ready    *list.List // of *watched: due
+}
+
+func (n *lane) room() bool { return n.inFlight < n.limit }
+
+// result is a probe that has ended.
+type result struct {
+	w       *watched
+	obs     monitor.Observation
+	info    bool       // NIP-11 was asked for
+	begun   mark       // for our own lag
+	places  []place    // permits that it held
+	addr    netip.Addr // that it dialled or would have dialled
+	refused bool       // there was no permit for addr
+}
+
+func newLoop(v *Vantage, probes context.Context) *loop {
+	now := wall()
+	l := &loop{
+		v: v, probes: probes,
+		tasks:    make(chan monitor.Tasks),
+		canaries: make(chan canaryRound),
+		expedite: make(chan []monitor.RelayURL),
+		results:  make(chan result, 64),
+		gone:     make(chan struct{}),
+		relays:   map[monitor.RelayURL]*watched{},
+		observer: monitor.NewObserver(now),
+		lanes:    map[monitor.Network]*lane{},
+		permits:  newPermits(v.cfg.PerIP, v.cfg.PerSubnet),
+		pace:     newPacer(v.cfg.Rate, now),
+	}
+	for _, n := range []monitor.Network{monitor.Clearnet, monitor.Tor, monitor.I2P, monitor.Loki} {
+		if limit, ok := v.cfg.Networks[n]; ok {
+			l.lanes[n] = &lane{network: n, limit: limit, urgent: list.New(), ready: list.New()}
+			l.networks = append(l.networks, l.lanes[n])
+		}
+	}
+	l.self.init(v)
+	return l
+}
+
+// wall is the wall clock alone.
+func wall() time.Time { return time.Now().Round(0) }
+
+// run schedules probes until ctx ends.
+func (l *loop) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		l.checkSelf(time.Now())
+		now := wall()
+		wake := l.dispatch(now)
+		timer.Reset(min(max(0, wake.Sub(now)), l.self.untilNext(time.Now())))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case r := <-l.results:
+			l.finish(r)
+			l.finishAll()
+		case t := <-l.tasks:
+			l.setTasks(t.Relays, wall())
+			l.replan()
+			l.publish()
+		case urls := <-l.expedite:
+			l.hurry(urls, wall())
+		case r := <-l.canaries:
+			l.canaryRound(r, wall())
+		}
+	}
+}
+
+// finishAll takes the results that have come meanwhile.
+func (l *loop) finishAll() {
+	for {
+		select {
+		case r := <-l.results:
+			l.finish(r)
+		default:
+			return
+		}
+	}
+}
+
+// drain waits for the probes in flight: for DrainLimit as they are, then with
+// their contexts ended, and leaves behind what does not end even so.
+func (l *loop) drain(endProbes context.CancelFunc) {
+	defer l.publish()
+	defer close(l.gone)
+	limit := time.NewTimer(l.v.cfg.DrainLimit)
+	defer limit.Stop()
+	ended := false
+	for l.flying > 0 {
+		select {
+		case r := <-l.results:
+			l.finish(r)
+		case <-l.expedite:
+			// Too late: nothing is started any more.
+		case <-limit.C:
+			if ended {
+				l.v.log.Error("probes left behind", "count", l.flying)
+				return
+			}
+			ended = true
+			endProbes()
+			limit.Reset(giveUp)
+		}
+	}
+}
+
+// firstPace is how far apart the first looks at new relays are at the most: a
+// short list need not take the whole of Cadence.FirstWithin.
+const firstPace = 100 * time.Millisecond
+
+// setTasks follows a new list: what is on it already keeps its record and its
+// slot.
+func (l *loop) setTasks(tasks []monitor.Task, now time.Time) {
+	l.round++
+	fresh := 0
+	for _, t := range tasks {
+		if l.relays[t.Relay] == nil && !t.Candidate {
+			fresh++
+		}
+	}
+	first := l.v.cfg.Cadence
+	first.FirstWithin = min(first.FirstWithin, time.Duration(fresh)*firstPace)
+	for _, t := range tasks {
+		w := l.relays[t.Relay]
+		if w == nil {
+			w = newWatched(t, l.lanes[t.Relay.Network()])
+			l.relays[t.Relay] = w
+			l.plan(w, first.First(w.relay, l.v.cfg.Name, t, now))
+		}
+		promoted := w.task.Candidate && !t.Candidate
+		w.task, w.round, w.removed = t, l.round, false
+		if promoted && w.phase == planned {
+			l.sooner(w, l.again(w, now))
+		}
+	}
+	for _, w := range l.relays {
+		switch {
+		case w.round == l.round:
+		case w.phase == inFlight:
+			w.removed = true
+		default:
+			l.forget(w)
+		}
+	}
+}
+
+// again is when w would be due by its record and last outcome alone.
+func (l *loop) again(w *watched, now time.Time) time.Time {
+	c := l.v.cfg.Cadence
+	if w.outcome == monitor.OutcomeNone {
+		return c.First(w.relay, l.v.cfg.Name, w.task, now)
+	}
+	return c.Next(w.record, w.record, w.relay, l.v.cfg.Name, w.task, w.outcome, 0, now)
+}
+
+// sooner moves a planned probe forward to at, but not into a time in which the
+// relay wants to be left alone.
+func (l *loop) sooner(w *watched, at time.Time) {
+	if at.Before(w.due) && !at.Before(w.quiet) {
+		l.plan(w, at)
+	}
+}
+
+func (l *loop) plan(w *watched, at time.Time) {
+	w.phase, w.due, w.urgent = planned, at, false
+	l.heap.Set(w.relay, at)
+}
+
+func (l *loop) forget(w *watched) {
+	l.unqueue(w)
+	l.heap.Remove(w.relay)
+	delete(l.relays, w.relay)
+}
