@@ -1,0 +1,187 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/pharos-nostr/pharos/monitor"
+)
+
+// pingTimeout bounds the look at the store in /readyz: whoever asks has a
+// short patience of its own.
+const pingTimeout = 2 * time.Second
+
+// statusBody is this monitor's own state.
+type statusBody struct {
+	Name    string `json:"name"`
+	Pubkey  string `json:"pubkey"`
+	Version string `json:"version"`
+	Started string `json:"started" format:"date-time"`
+	Role    string `json:"role" enum:"leader,standby"`
+
+	Ready    bool    `json:"ready"`
+	NotReady *string `json:"not_ready" doc:"Why it is not ready."`
+
+	Generation uint64  `json:"generation"`
+	Usable     bool    `json:"usable"`
+	Fallback   *string `json:"fallback" enum:"warming_up,clock,stale,too_few"`
+	WarmUp     warmUp  `json:"warm_up" doc:"The first full pass."`
+
+	States       map[string]int `json:"states" nullable:"false" doc:"Monitored relays by verdict."`
+	Candidates   int            `json:"candidates"`
+	Held         int            `json:"held" doc:"Online relays whose departure is held back."`
+	BrakeEngaged bool           `json:"brake_engaged"`
+
+	ClockSkewMS int64           `json:"clock_skew_ms" doc:"Of our clock against the relays'; 0 = fine or unknown."`
+	Vantages    []vantageStatus `json:"vantages" nullable:"false"`
+	Store       storeStatus     `json:"store"`
+
+	Observations  map[string]uint64 `json:"observations" nullable:"false" doc:"By outcome, since the start."`
+	Transitions   map[string]uint64 `json:"transitions" nullable:"false" doc:"By new state, since the start."`
+	ReportsSigned uint64            `json:"reports_signed" doc:"Since the start."`
+}
+
+type warmUp struct {
+	Measured int  `json:"measured"`
+	Due      int  `json:"due"`
+	Done     bool `json:"done"`
+}
+
+// storeStatus says whether the store answers; what it said otherwise stands
+// in the log, as it may name hosts and users.
+type storeStatus struct {
+	Up bool `json:"up"`
+}
+
+type vantageStatus struct {
+	Name          string   `json:"name"`
+	Group         string   `json:"group"`
+	Networks      []string `json:"networks" nullable:"false"`
+	Enrolled      *string  `json:"enrolled" format:"date-time"`
+	LastSeen      *string  `json:"last_seen" format:"date-time"`
+	Revoked       bool     `json:"revoked"`
+	Healthy       bool     `json:"healthy"`
+	Impairments   []string `json:"impairments" nullable:"false" doc:"Why it is not healthy."`
+	ImpairedSince *string  `json:"impaired_since" format:"date-time"`
+	CanarySuccess *string  `json:"canary_success" format:"date-time"`
+	SkewMS        int64    `json:"skew_ms" doc:"Of its clock against ours."`
+	LagMS         int64    `json:"lag_ms" doc:"How late its probes start, 95th percentile of the last minute."`
+	InFlight      int      `json:"in_flight"`
+	Watched       int      `json:"watched"`
+}
+
+// health is the body of /healthz and /readyz.
+type health struct {
+	Status string `json:"status" enum:"ok"`
+}
+
+// routeStatus registers what tells about this monitor itself.
+func (a *API) routeStatus() {
+	huma.Register(a.huma, huma.Operation{
+		OperationID: "get-status", Method: http.MethodGet, Path: "/v1/status", Tags: []string{"Service"},
+		Summary: "This monitor itself: generation, vantages, brakes, store",
+		Errors:  []int{http.StatusUnprocessableEntity, http.StatusInternalServerError},
+	}, func(context.Context, *struct{ strict }) (*answer[statusBody], error) {
+		return &answer[statusBody]{a.status()}, nil
+	})
+	huma.Register(a.huma, huma.Operation{
+		OperationID: "get-healthz", Method: http.MethodGet, Path: "/healthz", Tags: []string{"Service"},
+		Summary: "Whether the process answers",
+		Errors:  []int{http.StatusUnprocessableEntity, http.StatusInternalServerError},
+	}, func(context.Context, *struct{ strict }) (*answer[health], error) {
+		return &answer[health]{health{"ok"}}, nil
+	})
+	// huma documents a 500 everywhere; there is nothing here that could fail.
+	delete(a.huma.OpenAPI().Paths["/healthz"].Get.Responses, "500")
+	huma.Register(a.huma, huma.Operation{
+		OperationID: "get-readyz", Method: http.MethodGet, Path: "/readyz", Tags: []string{"Service"},
+		Summary:     "Whether it does its work: the store answers and the list is complete",
+		Description: "It asks nothing of the outside network.",
+		Errors:      []int{http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusServiceUnavailable},
+	}, func(ctx context.Context, _ *struct{ strict }) (*answer[health], error) {
+		if ready, why := a.opts.Core.Ready(); !ready {
+			return nil, newProblem(http.StatusServiceUnavailable, "not ready: "+why)
+		}
+		ping, cancel := context.WithTimeout(ctx, pingTimeout)
+		defer cancel()
+		if err := a.opts.History.Ping(ping); err != nil {
+			a.log.Warn("store did not answer", "error", err)
+			return nil, newProblem(http.StatusServiceUnavailable, "not ready: the store does not answer")
+		}
+		return &answer[health]{health{"ok"}}, nil
+	})
+}
+
+func (a *API) status() statusBody {
+	s, g := a.opts.Core.Status(), a.opts.Core.Generation()
+	fallback := a.fallback(g, time.Now())
+	ready, why := a.opts.Core.Ready()
+	b := statusBody{
+		Name:          a.opts.Name,
+		Pubkey:        a.opts.Pubkey,
+		Version:       a.opts.Version,
+		Started:       utc(s.Started),
+		Role:          "standby",
+		Ready:         ready,
+		Generation:    g.Number,
+		Usable:        fallback == monitor.FallbackNone,
+		Fallback:      orNull(string(fallback)),
+		WarmUp:        warmUp(s.WarmUp),
+		States:        map[string]int{},
+		Candidates:    s.Candidates,
+		Held:          s.Held,
+		BrakeEngaged:  s.Engaged,
+		ClockSkewMS:   s.ClockSkew.Milliseconds(),
+		Vantages:      make([]vantageStatus, len(s.Vantages)),
+		Store:         storeStatus{Up: s.StoreError == ""},
+		Observations:  map[string]uint64{},
+		Transitions:   map[string]uint64{},
+		ReportsSigned: s.ReportsSigned,
+	}
+	if s.Leader {
+		b.Role = "leader"
+	}
+	if !ready {
+		b.NotReady = &why
+	}
+	for _, state := range states {
+		b.States[state.String()] = s.States[state]
+		b.Transitions[state.String()] = s.Transitions[state]
+	}
+	for _, o := range outcomes {
+		b.Observations[o.String()] = s.Observations[o]
+	}
+	for i := range s.Vantages {
+		b.Vantages[i] = newVantageStatus(&s.Vantages[i])
+	}
+	return b
+}
+
+func newVantageStatus(v *monitor.Vantage) vantageStatus {
+	b := vantageStatus{
+		Name:          v.Name,
+		Group:         v.Group,
+		Networks:      make([]string, len(v.Networks)),
+		Enrolled:      utcOrNull(v.Enrolled),
+		LastSeen:      utcOrNull(v.LastSeen),
+		Revoked:       v.Revoked,
+		Healthy:       len(v.Health.Impairments) == 0,
+		Impairments:   make([]string, len(v.Health.Impairments)),
+		ImpairedSince: utcOrNull(v.Health.ImpairedSince),
+		CanarySuccess: utcOrNull(v.Health.CanarySuccess),
+		SkewMS:        v.Skew.Milliseconds(),
+		LagMS:         v.Health.Lag.Milliseconds(),
+		InFlight:      v.Health.InFlight,
+		Watched:       v.Health.Watched,
+	}
+	for i, n := range v.Networks {
+		b.Networks[i] = string(n)
+	}
+	for i, m := range v.Health.Impairments {
+		b.Impairments[i] = string(m)
+	}
+	return b
+}
