@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/probe"
+)
+
+type checkCmd struct {
+	Relays  []string `arg:"" name:"url" help:"Relay URLs or host names, files with one per line, or - for standard input."`
+	JSON    bool     `name:"json" help:"One JSON object per line and relay."`
+	Vantage string   `help:"Probe from this vantage's address."`
+}
+
+// checkConcurrency bounds the probes in flight: far below where too much
+// concurrency on one small machine would slow the answers it measures.
+const checkConcurrency = 64
+
+// Run probes each relay once and prints what was seen, as the probes end. The
+// status is 1 unless every relay was ok or refused.
+func (k *checkCmd) Run(ctx context.Context, c *command) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	targets, err := k.targets(c, cfg)
+	if err != nil {
+		return err
+	}
+	source, err := k.source(cfg)
+	if err != nil {
+		return err
+	}
+	pc := probeConfig(&cfg.Config, c.log)
+	pc.SourceAddress = source
+	checker, err := probe.New(pc)
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	defer checker.Close()
+	if !checker.HasRoots() {
+		_, _ = fmt.Fprintln(c.stderr, "pharos: there are no CA certificates here, so every wss relay will look untrusted: install the package ca-certificates")
+	}
+
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	out := newCheckPrinter(c.stdout, c.stderr, k.JSON, targets.relays)
+	bad := targets.junk
+	probeAll(ctx, checker, targets.relays, newGuest(cfg.Probe.PerIP, cfg.Probe.PerSubnet), func(o monitor.Observation) {
+		if !o.Outcome.Success() {
+			bad++
+		}
+		out.print(&o)
+	})
+	if err := out.end(); err != nil {
+		return exitf(exitStart, "the results could not be written: %v", err)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return exitf(exitBad, "interrupted after %d of %s", out.done, counted(len(targets.relays), "relay", "relays"))
+	case bad > 0:
+		return exitf(exitBad, "%d of %s not ok", bad, counted(len(targets.relays)+targets.junk, "relay is", "relays are"))
+	}
+	return nil
+}
+
+// source is the address of the vantage that was named.
+func (k *checkCmd) source(cfg *loaded) (netip.Addr, error) {
+	if k.Vantage == "" {
+		return netip.Addr{}, nil
+	}
+	var names []string
+	for _, v := range cfg.Vantages {
+		names = append(names, v.Name)
+		if v.Name == k.Vantage {
+			return v.SourceAddress, nil
+		}
+	}
+	return netip.Addr{}, exitf(exitUsage, "there is no vantage %q: the configuration has %s", k.Vantage, strings.Join(names, ", "))
+}
+
+// checkTargets is what the arguments name.
+type checkTargets struct {
+	relays []monitor.RelayURL
+	junk   int // lines of files that name no relay
+	seen   map[monitor.RelayURL]bool
+}
+
+func (t *checkTargets) add(u monitor.RelayURL) {
+	if !t.seen[u] {
+		t.seen[u] = true
+		t.relays = append(t.relays, u)
+	}
+}
+
+// targets reads arguments, files and standard input. A wrong argument ends the
+// command; a wrong line of a file is named and counted.
+func (k *checkCmd) targets(c *command, cfg *loaded) (*checkTargets, error) {
+	t := &checkTargets{seen: map[monitor.RelayURL]bool{}}
+	var wrong []string
+	lines := func(r io.Reader, name string) error {
+		var junk []junkLine
+		if err := readRelayLines(r, name, withScheme, cfg.Probe.AllowNetworks, t.add, &junk); err != nil {
+			return exitf(exitUsage, "%s cannot be read: %s", name, reason(err))
+		}
+		for _, j := range junk {
+			_, _ = fmt.Fprintf(c.stderr, "pharos: %s:%d: skipped, %s: %s\n", j.File, j.Line, j.Reason, j.Words)
+		}
+		t.junk += len(junk)
+		return nil
+	}
+	for _, arg := range k.Relays {
+		if arg == "-" {
+			if err := lines(c.stdin, "standard input"); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if !strings.Contains(arg, "://") {
+			f, err := os.Open(arg) // a pipe of the shell's is fine here
+			if err == nil {
+				err = lines(f, arg)
+				_ = f.Close()
+				if err != nil {
+					return nil, err
+				}
+				continue
+			}
+			if isPath(arg) || errors.Is(err, fs.ErrPermission) {
+				wrong = append(wrong, fmt.Sprintf("%s cannot be read: %s", arg, reason(err)))
+				continue
+			}
+		}
+		u, err := monitor.ParseRelayURL(withScheme(arg), cfg.Probe.AllowNetworks...)
+		if err != nil {
+			word, means := refusal(err)
+			wrong = append(wrong, fmt.Sprintf("%q is no relay that can be probed (%s): %s", redact(arg), word, means))
+			continue
+		}
+		t.add(u)
+	}
+	if len(wrong) > 0 {
+		return nil, exitf(exitUsage, "%s", strings.Join(wrong, "\n"))
+	}
+	if len(t.relays) == 0 {
+		return nil, exitf(exitUsage, "there is no relay to probe in what was given")
+	}
+	return t, nil
+}
+
+// isPath tells a file's name from a host's, which may have a path too.
+func isPath(s string) bool {
+	return strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../")
+}
+
+// withScheme adds wss:// to what a person wrote without a scheme.
+func withScheme(s string) string {
+	if strings.Contains(s, "://") {
+		return s
+	}
+	return "wss://" + s
+}
+
+// probeConfig is the configuration's probe section as package probe takes it.
+func probeConfig(c *Config, log *slog.Logger) probe.Config {
+	t := c.Probe.Timeouts
+	return probe.Config{
+		Timeouts: probe.Timeouts{
+			DNS: t.DNS.D(), TCP: t.TCP.D(), TLS: t.TLS.D(), Upgrade: t.Upgrade.D(),
+			Read: t.Read.D(), Info: t.Info.D(), Overall: t.Overall.D(),
+		},
+		UserAgent: c.userAgent(), Origin: c.Probe.Origin, AllowNetworks: c.Probe.AllowNetworks,
+		CAFile: c.Probe.TLSCAFile, Resolvers: c.Probe.Resolvers, Log: log,
+	}
+}
+
+// probeAll probes the relays and hands over each observation, one at a time,
+// as it comes. It returns when all have ended, or ctx has; what was cut short
+// by ctx is not handed over.
+func probeAll(ctx context.Context, checker *probe.Checker, relays []monitor.RelayURL, g *guest, each func(monitor.Observation)) {
+	next := make(chan monitor.RelayURL)
+	results := make(chan monitor.Observation)
+	var workers sync.WaitGroup
+	for range min(checkConcurrency, len(relays)) {
+		workers.Go(func() {
+			for u := range next {
+				o := checker.Check(ctx, probe.Request{Relay: u, Info: true, Admit: g.admit})
+				if ctx.Err() == nil {
+					results <- o
+				}
+			}
+		})
+	}
+	go func() {
+		defer close(results)
+		defer workers.Wait()
+		defer close(next)
+		for _, u := range relays {
+			select {
+			case next <- u:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for o := range results {
+		each(o)
+	}
+}

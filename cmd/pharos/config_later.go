@@ -1,0 +1,78 @@
+package main
+
+import (
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// Keys whose feature this version does not have. Their defaults are accepted;
+// anything else is refused, so that nobody believes to have switched on what
+// does not happen.
+var later = []struct{ key, feature string }{
+	{"trusted_proxies", "limits per address are"},
+	{"database.backup", "the daily backup is"},
+	{"database.backup_dir", "the daily backup is"},
+	{"key.password_file", "encrypted key files are"},
+	{"discovery", "discovery is"},
+	{"probe.write", "the write check is"},
+	{"probe.timeouts.write", "the write check is"},
+	{"probe.auth", "authentication to relays is"},
+	{"networks", "tor, i2p and lokinet are"},
+	{"publish.upstreams", "publishing to other relays is"},
+	{"publish.indexers", "publishing to other relays is"},
+	{"publish.rate", "publishing to other relays is"},
+	{"publish.delete_on_offline", "publishing to other relays is"},
+	{"limits.relay_req_per_minute", "limits per address are"},
+	{"limits.relay_connections", "limits per address are"},
+	{"limits.http_per_minute", "limits per address are"},
+	{"limits.exempt", "limits per address are"},
+	{"vantages.proxy", "probing through a proxy is"},
+	{"operators", "operators' requests are"},
+	{"geo", "the place of a relay is"},
+	{"retention.hour_vantage", "the roll-up of history is"},
+	{"retention.hour", "the roll-up of history is"},
+	{"retention.day_vantage", "the roll-up of history is"},
+	{"retention.day", "the roll-up of history is"},
+	{"retention.min_free_disk", "the watch over the disk is"},
+	{"alerts", "alerts are"},
+}
+
+// laterFeatures names every key that asks for a feature that is not there.
+// Switching discovery off is no such wish.
+func laterFeatures(c *Config) Problems {
+	var problems Problems
+	def := Default()
+	defaults := map[string]any{}
+	leaves(reflect.ValueOf(def), "", func(key string, v reflect.Value) { defaults[key] = v.Interface() })
+
+	refuse := func(key, pattern string, v, dflt any) {
+		if reflect.DeepEqual(v, dflt) || isEmptyList(v) && isEmptyList(dflt) || key == "discovery.enabled" {
+			return
+		}
+		for _, l := range later {
+			if pattern == l.key || strings.HasPrefix(pattern, l.key+".") {
+				problems = append(problems, Problem{
+					Key: key, Text: "must keep its default: " + l.feature + " not in this version yet",
+				})
+				return
+			}
+		}
+	}
+	leaves(reflect.ValueOf(*c), "", func(key string, v reflect.Value) { refuse(key, key, v.Interface(), defaults[key]) })
+	for i, vantage := range c.Vantages {
+		prefix := "vantages[" + strconv.Itoa(i) + "]"
+		leaves(reflect.ValueOf(vantage), "", func(key string, v reflect.Value) {
+			refuse(prefix+"."+key, "vantages."+key, v.Interface(), reflect.Zero(v.Type()).Interface())
+		})
+	}
+	if len(c.Vantages) == 0 {
+		problems = append(problems, Problem{Key: "vantages", Text: "must name at least one: vantages on other machines are not in this version yet"})
+	}
+	return problems
+}
+
+func isEmptyList(v any) bool {
+	r := reflect.ValueOf(v)
+	return r.Kind() == reflect.Slice && r.Len() == 0
+}

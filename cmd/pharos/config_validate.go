@@ -1,0 +1,302 @@
+package main
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"time"
+	"unicode"
+
+	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/postgres"
+	"github.com/pharos-nostr/pharos/probe/vantage"
+)
+
+// The bounds of the probe interval. Below the lower one a probe would hardly
+// end before the next is due, and relays would have reason to complain; the
+// upper one leaves every online relay several checks within live.max_age.
+const (
+	minInterval = 10 * time.Second
+	maxInterval = time.Hour
+)
+
+// validator collects problems by key.
+type validator struct{ problems Problems }
+
+func (v *validator) fail(key, format string, args ...any) {
+	v.problems = append(v.problems, Problem{Key: key, Text: fmt.Sprintf(format, args...)})
+}
+
+func (v *validator) check(key string, err error) {
+	if err != nil {
+		v.fail(key, "%v", err)
+	}
+}
+
+func between[T cmp.Ordered](v *validator, key string, x, low, high T) {
+	if x < low || x > high {
+		v.fail(key, "is %v: it must be between %v and %v", x, low, high)
+	}
+}
+
+func (v *validator) duration(key string, x Duration, low, high time.Duration) {
+	if x.D() < low || x.D() > high {
+		v.fail(key, "is %v: it must be between %v and %v", x, Duration(low), Duration(high))
+	}
+}
+
+func (v *validator) fraction(key string, x float64) {
+	if !(x >= 0 && x <= 1) {
+		v.fail(key, "is %v: it is a share between 0 and 1", x)
+	}
+}
+
+// Validate returns everything that is impossible in the values, each with its
+// key. It reads the files that the configuration names, and opens nothing else.
+func (c *Config) Validate() Problems {
+	v := &validator{}
+	c.validateService(v)
+	c.validateRelays(v)
+	c.validateProbe(v)
+	c.validateRules(v)
+	c.validateVantages(v)
+	return v.problems
+}
+
+func (c *Config) validateService(v *validator) {
+	v.check("listen", checkHostPort(c.Listen, true))
+	if c.PublicURL != "" {
+		// Canonical, not ParseRelayURL: a monitor on a private network may have
+		// a name that no probe would be sent to.
+		if _, err := monitor.Canonical(c.PublicURL); err != nil {
+			word, _ := refusal(err)
+			v.fail("public_url", "is no ws:// or wss:// URL (%s)", word)
+		}
+	}
+	if c.Database.URL != "" {
+		if postgres.CheckURL(c.Database.URL.Reveal()) != nil { // which says no more than this
+			v.fail("database.url", "is no PostgreSQL address that can be used: write postgres://USER@HOST:5432/DATABASE?sslmode=require, a password behind USER and a colon, its special characters %%-encoded (@ is %%40, / is %%2F)")
+		}
+	}
+	between(v, "database.max_conns", c.Database.MaxConns, 4, 1000)
+	v.check("name", checkText(c.Name, 1, 100))
+	v.check("contact", checkText(c.Contact, 0, 300))
+
+	v.duration("publish.frequency", c.Publish.Frequency, time.Minute, day)
+	// reports.md 11: copies elsewhere outlive at least one missed report.
+	if c.Publish.Expiration < 2*c.Publish.Frequency {
+		v.fail("publish.expiration", "is %v: it must be at least twice publish.frequency, which is %v", c.Publish.Expiration, c.Publish.Frequency)
+	}
+	v.duration("publish.expiration", c.Publish.Expiration, 0, 30*day)
+
+	between(v, "limits.relay_subscriptions", c.Limits.RelaySubscriptions, 1, 10_000)
+	v.duration("retention.raw", c.Retention.Raw, day, 366*day)
+}
+
+func (c *Config) validateRelays(v *validator) {
+	for i, s := range c.Relays {
+		if _, err := monitor.ParseRelayURL(s, c.Probe.AllowNetworks...); err != nil {
+			word, means := refusal(err)
+			v.fail(fmt.Sprintf("relays[%d]", i), "is no relay that can be watched (%s): %s", word, means)
+		}
+	}
+	for i, s := range c.Exclude {
+		if _, err := monitor.Canonical(s); err != nil {
+			word, means := refusal(err)
+			v.fail(fmt.Sprintf("exclude[%d]", i), "is no relay URL (%s): %s", word, means)
+		}
+	}
+	for i, name := range c.RelayFiles {
+		f, err := openRegular(name, maxRelayFile)
+		if err == nil {
+			_ = f.Close()
+		}
+		if err != nil {
+			v.fail(fmt.Sprintf("relay_files[%d]", i), "%q cannot be read: %s", name, reason(err))
+		}
+	}
+}
+
+func (c *Config) validateProbe(v *validator) {
+	p := &c.Probe
+	v.duration("probe.interval", p.Interval, minInterval, maxInterval)
+	t := &p.Timeouts
+	for _, x := range []struct {
+		key string
+		d   Duration
+	}{
+		{"dns", t.DNS}, {"tcp", t.TCP}, {"tls", t.TLS}, {"upgrade", t.Upgrade}, {"read", t.Read}, {"info", t.Info},
+	} {
+		v.duration("probe.timeouts."+x.key, x.d, 100*time.Millisecond, time.Minute)
+		if x.d > t.Overall && t.Overall > 0 {
+			v.fail("probe.timeouts."+x.key, "is %v: it is longer than probe.timeouts.overall, which is %v", x.d, t.Overall)
+		}
+	}
+	v.duration("probe.timeouts.overall", t.Overall, 100*time.Millisecond, 2*time.Minute)
+	if t.Overall > p.Interval && p.Interval >= Duration(minInterval) {
+		v.fail("probe.timeouts.overall", "is %v: it is longer than probe.interval, which is %v", t.Overall, p.Interval)
+	}
+	between(v, "probe.concurrency", p.Concurrency, 1, 100_000)
+	if !(p.Rate >= 0 && p.Rate <= 100_000) {
+		v.fail("probe.rate", "is %v: it must be 0, which spreads the probes over the interval, or a number of starts per second", p.Rate)
+	}
+	between(v, "probe.per_ip", p.PerIP, 1, 100_000)
+	between(v, "probe.per_subnet", p.PerSubnet, 1, 100_000)
+	if p.Origin != "" {
+		_, err := parseURL(p.Origin, "https", "http")
+		v.check("probe.origin", err)
+	}
+	for i, r := range p.Resolvers {
+		v.check(fmt.Sprintf("probe.resolvers[%d]", i), checkResolver(r))
+	}
+	v.check("probe.user_agent", checkText(p.UserAgent, 0, 200))
+	if p.TLSCAFile != "" {
+		v.check("probe.tls_ca_file", checkCertificates(p.TLSCAFile))
+	}
+	v.duration("self_check.interval", c.SelfCheck.Interval, time.Second, 5*time.Minute)
+	for i, s := range c.SelfCheck.Canaries.List {
+		v.check(fmt.Sprintf("self_check.canaries[%d]", i), checkCanary(s, p.AllowNetworks))
+	}
+}
+
+func (c *Config) validateRules(v *validator) {
+	l := &c.Liveness
+	between(v, "liveness.max_failures_before_dead", l.MaxFailuresBeforeDead, 1, 1000)
+	v.duration("liveness.min_failure_duration", l.MinFailureDuration, 0, 30*day)
+	v.duration("liveness.connectivity_window", l.ConnectivityWindow, time.Second, day)
+	v.duration("liveness.failure_window", l.FailureWindow, time.Second, 30*day)
+	v.duration("liveness.backoff_base_delay", l.BackoffBaseDelay, time.Second, day)
+	v.duration("liveness.backoff_max_delay", l.BackoffMaxDelay, time.Second, day)
+	v.duration("liveness.dead_retry_delay", l.DeadRetryDelay, time.Second, 30*day)
+	v.duration("liveness.recovery_grace_period", l.RecoveryGracePeriod, 0, time.Hour)
+	if l.BackoffMaxDelay < l.BackoffBaseDelay {
+		v.fail("liveness.backoff_max_delay", "is %v: it is shorter than liveness.backoff_base_delay, which is %v", l.BackoffMaxDelay, l.BackoffBaseDelay)
+	}
+	if l.DeadRetryDelay < l.BackoffMaxDelay {
+		v.fail("liveness.dead_retry_delay", "is %v: it is shorter than liveness.backoff_max_delay, which is %v", l.DeadRetryDelay, l.BackoffMaxDelay)
+	}
+
+	r := &c.Corroboration
+	between(v, "corroboration.confirm_failures", r.ConfirmFailures, 1, 100)
+	v.fraction("corroboration.hold_fraction", r.HoldFraction)
+	between(v, "corroboration.hold_min", r.HoldMin, 0, 1_000_000)
+	v.duration("corroboration.start_hold", r.StartHold, 0, day)
+	v.duration("corroboration.max_clock_skew", r.MaxClockSkew, time.Second, time.Hour)
+
+	v.fraction("live.min_fresh", c.Live.MinFresh)
+	between(v, "live.min_count", c.Live.MinCount, 0, 1_000_000)
+	v.duration("live.max_age", c.Live.MaxAge, time.Minute, day)
+	if c.Live.MaxAge < 2*c.Probe.Interval {
+		v.fail("live.max_age", "is %v: it must be at least twice probe.interval, which is %v", c.Live.MaxAge, c.Probe.Interval)
+	}
+}
+
+var (
+	vantageName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
+	geohashText = regexp.MustCompile(`^[0-9b-hjkmnp-z]{1,12}$`)
+)
+
+func (c *Config) validateVantages(v *validator) {
+	first := map[string]int{}
+	for i, x := range c.Vantages {
+		key := fmt.Sprintf("vantages[%d]", i)
+		if !vantageName.MatchString(x.Name) {
+			v.fail(key+".name", "is %q: a name has 1 to 63 small letters, digits, dots, hyphens and underscores", x.Name)
+		} else if j, twice := first[x.Name]; twice {
+			v.fail(key+".name", "is %q: vantages[%d] has that name already", x.Name, j)
+		}
+		first[x.Name] = i
+		if x.Group != "" && !vantageName.MatchString(x.Group) {
+			v.fail(key+".group", "is %q: a group has 1 to 63 small letters, digits, dots, hyphens and underscores", x.Group)
+		}
+		if x.Geohash != "" && !geohashText.MatchString(x.Geohash) {
+			v.fail(key+".geohash", "is %q: a geohash has 1 to 12 of the characters 0-9 and b-z without i, l and o", x.Geohash)
+		}
+	}
+}
+
+// checkHostPort wants host:port; the port may be 0, any free one, when asked.
+func checkHostPort(s string, zero bool) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("is %q: write host:port, such as 127.0.0.1:7766 or [::1]:7766", s)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 0 || n > 65535 || n == 0 && !zero {
+		return fmt.Errorf("is %q: the port must be a number up to 65535", s)
+	}
+	return nil
+}
+
+func checkResolver(s string) error {
+	if err := checkHostPort(s, false); err != nil {
+		return fmt.Errorf("is %q: write the address and port of a name server, such as 9.9.9.9:53", s)
+	}
+	host, _, _ := net.SplitHostPort(s)
+	if _, err := netip.ParseAddr(host); err != nil {
+		return fmt.Errorf("is %q: a name server is given by its IP address", s)
+	}
+	return nil
+}
+
+// checkCanary wants what a vantage can ask.
+func checkCanary(s string, allow []netip.Prefix) error {
+	_, err := vantage.ParseCanary(s, allow...)
+	if err == nil {
+		return nil
+	}
+	var u *monitor.URLError
+	if errors.As(err, &u) {
+		word, means := refusal(err)
+		return fmt.Errorf("is no relay that can be asked (%s): %s", word, means)
+	}
+	return fmt.Errorf("is %q: write wss://relay, tcp://host:port or dns://name", redact(s))
+}
+
+// checkText wants low to high characters of one line.
+func checkText(s string, low, high int) error {
+	n := 0
+	for _, r := range s {
+		if unicode.IsControl(r) || r == unicode.ReplacementChar {
+			return errors.New("holds a control or broken character")
+		}
+		n++
+	}
+	if n < low {
+		return errors.New("is empty")
+	}
+	if n > high {
+		return fmt.Errorf("has %d characters: at most %d fit", n, high)
+	}
+	return nil
+}
+
+// checkCertificates wants what probe.tls_ca_file must hold.
+func checkCertificates(name string) error {
+	b, err := readRegular(name, maxCAFile)
+	if err != nil {
+		return fmt.Errorf("%q cannot be read: %s", name, reason(err))
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(b) {
+		return fmt.Errorf("%q holds no certificate in PEM form", name)
+	}
+	return nil
+}
+
+// refusal is the word of relay-url.md for why a relay URL was refused, and what
+// it means and what to do.
+func refusal(err error) (word, means string) {
+	var u *monitor.URLError
+	if !errors.As(err, &u) {
+		return "invalid", "it is wrong"
+	}
+	if u.Reason == monitor.ReasonPrivate {
+		return u.Reason, u.Words() + "; probe.allow_networks opens address ranges"
+	}
+	return u.Reason, u.Words()
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+type serveCmd struct {
+	NewKey bool `help:"Go on with this key although the database holds reports of another: clients will see a new monitor."`
+}
+
+// sameSignal is how long after the first signal further ones count as that
+// one: timeout(1) and process managers send it to the process and to its group.
+const sameSignal = 250 * time.Millisecond
+
+// stopLimit bounds a whole shutdown (config.md); what is not done by then is
+// cut off.
+const stopLimit = 19 * time.Second
+
+// Run serves until a signal comes. A second signal ends the process at once.
+func (s *serveCmd) Run(ctx context.Context, c *command) error {
+	cfg, err := c.load()
+	if err != nil {
+		return err
+	}
+	stop := c.signals
+	if stop == nil {
+		notify := make(chan os.Signal, 1)
+		signal.Notify(notify, os.Interrupt, syscall.SIGTERM)
+		defer signal.Stop(notify)
+		stop = notify
+	}
+	if cfg.file != "" {
+		c.log.Info("configuration", "file", cfg.file)
+	}
+	app, err := New(&cfg.Config, cfg.dataDir(os.Getuid()), s.NewKey, c.log)
+	if err != nil {
+		return err
+	}
+	starting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	started := make(chan error, 1)
+	go func() { started <- app.Start(starting) }()
+	select {
+	case err := <-started:
+		if err != nil {
+			return err
+		}
+	case sig := <-stop:
+		secondSignalEnds()
+		c.log.Info("stopping before everything was up", "signal", sig.String())
+		cancel()
+		limit, done := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+		defer done()
+		return c.breakOff(limit, app, started)
+	}
+
+	watching, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	watch := make(chan struct{})
+	go func() {
+		defer close(watch)
+		app.sayWhenReady(watching)
+	}()
+	var failure error
+	select {
+	case sig := <-stop:
+		c.log.Info("stopping: a second signal ends at once", "signal", sig.String())
+	case failure = <-app.Failed():
+		c.log.Error("stopping", "error", failure)
+	case <-ctx.Done():
+	}
+	secondSignalEnds()
+	unwatch()
+	<-watch
+	limit, done := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
+	defer done()
+	if err := errors.Join(failure, c.stop(limit, app)); err != nil {
+		return exitWith(exitStart, err)
+	}
+	return nil
+}
+
+// breakOff waits for a start that was told to end, no longer than ctx lasts:
+// what the system never returns from ends with the process.
+func (c *command) breakOff(ctx context.Context, app *App, started <-chan error) error {
+	select {
+	case err := <-started:
+		if err != nil {
+			return nil // interrupted as it was told to
+		}
+		return c.stop(ctx, app)
+	case <-ctx.Done():
+		return exitf(exitStart, "the start could not be broken off within %s: it is cut off", stopLimit)
+	}
+}
+
+// secondSignalEnds gives the signals back to the system's own handling, which
+// ends the process.
+func secondSignalEnds() {
+	time.AfterFunc(sameSignal, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
+}
+
+func (c *command) stop(ctx context.Context, app *App) error {
+	begun := time.Now()
+	err := app.Stop(ctx)
+	c.log.Info("stopped", "took", time.Since(begun).Round(time.Millisecond).String())
+	return err
+}
+
+// sayWhenReady logs once that readers may come.
+func (a *App) sayWhenReady(ctx context.Context) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok, _ := a.Ready(); ok {
+			g := a.engine.Generation()
+			a.log.Info("ready", "online", len(g.Online), "live", a.URL()+"/v1/live", "relay", a.relayURL())
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
