@@ -1,0 +1,84 @@
+# Every target works alone, on a fresh Debian machine that has Go.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help run test bench lint fmt build need-go need-postgres need-race need-roots
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# Given to pharos serve: make run ARGS='--config pharos.yaml'
+ARGS ?=
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOFUMPT := mvdan.cc/gofumpt@v0.12.0
+BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+run: need-go need-postgres need-roots build ## build and start pharos serve (ARGS='--config FILE')
+	exec ./bin/pharos serve $(ARGS)
+
+build: need-go ## build ./bin/pharos
+	$(BUILD) -o bin/pharos ./cmd/pharos
+
+# The package arrows are held by a test in cmd/pharos; -short is never used and
+# nothing is skipped where PostgreSQL is missing.
+test: need-go need-postgres need-race lint build ## all checks and tests
+	CGO_ENABLED=1 go test -race -timeout 15m ./...
+
+bench: need-go need-postgres ## the benchmarks of the README, each beside its floor
+	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkP[0-9]' -p 1 -timeout 30m ./... | grep -v -e 'no test files' -e '^PASS'
+
+lint: need-go ## gofmt, go vet, golangci-lint where it is installed, else staticcheck
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	@if command -v golangci-lint >/dev/null; then \
+		echo golangci-lint run; golangci-lint run; \
+	else \
+		echo go run $(STATICCHECK) ./...; go run $(STATICCHECK) ./...; \
+	fi
+
+fmt: need-go ## format the code
+	go run $(GOFUMPT) -w .
+
+need-go:
+	@command -v go >/dev/null || { echo "Go 1.26 or newer is needed: see https://go.dev/dl"; exit 1; }
+
+# install,PACKAGES[,WHAT TO NAME] — as root, or by sudo; says what is coming.
+define install
+	if ! command -v apt-get >/dev/null; then \
+		echo "Please install with your system's package manager: $(or $(2),$(1))"; exit 1; \
+	fi; \
+	sudo=; \
+	if [ "$$(id -u)" != 0 ]; then \
+		command -v sudo >/dev/null || { echo "Please run as root: apt-get install $(or $(2),$(1))"; exit 1; }; \
+		sudo=sudo; \
+	fi; \
+	echo "This installs with apt-get: $(1)"; \
+	{ $$sudo apt-get update -qq && \
+	$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(1); } || \
+	{ echo "Could not install $(1): mend what apt-get says above, or install it yourself, and run make again."; exit 1; }
+endef
+
+# Pharos runs a PostgreSQL of its own from the server's programs. Debian's
+# package would also make and start a cluster that nobody asked for.
+need-postgres:
+	@if ! command -v initdb >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && ! compgen -G '/usr/pgsql-*/bin/initdb' >/dev/null; then \
+		echo "PostgreSQL's programs are missing: Pharos keeps its history in a private PostgreSQL."; \
+		$(call install,postgresql-common,postgresql); \
+		$$sudo sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf; \
+		$(call install,postgresql); \
+	fi
+
+# The race detector needs a C compiler and the C library's headers.
+need-race:
+	@if ! command -v gcc >/dev/null || ! echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1; then \
+		echo "A C compiler is missing: the race detector needs one."; \
+		$(call install,gcc libc6-dev); \
+	fi
+
+# Without CA certificates every wss:// relay would look untrusted.
+need-roots:
+	@if [ ! -e /etc/ssl/certs/ca-certificates.crt ] && command -v apt-get >/dev/null; then \
+		echo "CA certificates are missing: without them no wss:// relay can be verified."; \
+		( $(call install,ca-certificates) ) || echo "They could not be installed: going on without."; \
+	fi
