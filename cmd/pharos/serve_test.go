@@ -127,8 +127,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// get reads one path into v and returns the status.
-func get(t *testing.T, url string, v any) int {
+// fetch reads one path.
+func fetch(t *testing.T, url string) (status int, body []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -142,16 +142,23 @@ func get(t *testing.T, url string, v any) int {
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
+	body, err = io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return resp.StatusCode, body
+}
+
+// get reads one path into v and returns the status.
+func get(t *testing.T, url string, v any) int {
+	t.Helper()
+	status, body := fetch(t, url)
 	if v != nil {
 		if err := json.Unmarshal(body, v); err != nil {
 			t.Fatalf("%s: %v in %.300s", url, err, body)
 		}
 	}
-	return resp.StatusCode
+	return status
 }
 
 // live is what these tests read of /v1/live.
@@ -276,21 +283,9 @@ func (s *started) reports(t *testing.T) map[string]*nostr.Event {
 // scrape reads /metrics: values by name and labels.
 func (s *started) scrape(t *testing.T) map[string]float64 {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("/metrics answers %d, %v: %.300s", resp.StatusCode, err, body)
+	status, body := fetch(t, s.URL()+"/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("/metrics answers %d: %.300s", status, body)
 	}
 	values := map[string]float64{}
 	for line := range strings.Lines(string(body)) {
@@ -538,6 +533,8 @@ func TestServeTwoVantagesOnADatabase(t *testing.T) {
 		t.Fatalf("another key that is wanted: %v", err)
 	}
 	(&started{App: wanted, log: &lockedBuffer{}}).stop(t)
+	// It is the database's key from then on.
+	start(t, c, dataDir(t))
 }
 
 // The command, from its arguments to its exit status, and the health check
