@@ -270,6 +270,18 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
+// storeAnswered notes how the store answered, and says in the log once when it
+// goes away and once when it is back. Its caller holds mu.
+func (e *Engine) storeAnswered(err error) {
+	switch {
+	case err != nil && e.storeErr == nil:
+		e.log.Error("the store is away: no batch is taken and no verdict changes until it is back", "error", err)
+	case err == nil && e.storeErr != nil:
+		e.log.Info("the store is back")
+	}
+	e.storeErr = err
+}
+
 // Generation returns the newest snapshot; never nil.
 func (e *Engine) Generation() *monitor.Generation { return e.generation.Load() }
 

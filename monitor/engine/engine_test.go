@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +157,11 @@ func TestWhileTheStoreIsAwayNoVerdictChanges(t *testing.T) {
 		if s := w.engine.Status(); s.StoreError != "" {
 			t.Errorf("still %q", s.StoreError)
 		}
+		for _, said := range []string{"the store is away", "the store is back"} {
+			if n := strings.Count(w.log.String(), said); n != 1 {
+				t.Errorf("%q is logged %d times, want once", said, n)
+			}
+		}
 	})
 }
 
@@ -167,6 +173,11 @@ func TestARestartServesTheListAtOnce(t *testing.T) {
 		w.wantLive(urls(40)...)
 		if g := w.engine.Generation(); !g.Usable() || g.Number <= before {
 			t.Errorf("fallback %q, generation %d after %d", g.Fallback, g.Number, before)
+		}
+		for _, r := range w.engine.Generation().Online {
+			if r.RTTOpenMS != 80 || r.RTTReadMS != 40 {
+				t.Fatalf("%s: open %d ms, read %d ms: want what was measured before the restart", r.URL, r.RTTOpenMS, r.RTTReadMS)
+			}
 		}
 		w.run(time.Minute)
 		w.wantLive(urls(40)...)

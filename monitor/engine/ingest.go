@@ -42,7 +42,7 @@ func (e *Engine) Deliver(ctx context.Context, b monitor.Batch) (monitor.Answer, 
 		if errors.Is(err, monitor.ErrConflict) {
 			e.ousted = err // newer than all that this core has stored: somebody else wrote
 		} else {
-			e.storeErr = err
+			e.storeAnswered(err)
 			v.doubtful = b.Seq
 		}
 		return monitor.Answer{}, err
@@ -206,7 +206,7 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 	v := e.vantages[s.index]
 	v.observer, v.LastSeq, v.LastSeen, v.Skew, v.Health = s.observer, b.Seq, now, s.in.Skew, b.Health
 	e.counts.ingested++
-	e.storeErr = nil
+	e.storeAnswered(nil)
 	for url, seen := range s.in.Records {
 		r := e.byURL[url]
 		r.seen[s.index] = seen

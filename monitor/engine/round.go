@@ -51,10 +51,7 @@ func (e *Engine) round(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("commit a decision: %w", err)
 	case err != nil:
 		e.mu.Lock()
-		if e.storeErr == nil {
-			e.log.Error("the store is away: no verdict changes until it is back", "error", err)
-		}
-		e.storeErr = err
+		e.storeAnswered(err)
 		e.mu.Unlock()
 	default:
 		changed = e.settle(e.pending, now)
@@ -177,7 +174,7 @@ func (e *Engine) settle(out *round, now time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !out.empty() {
-		e.storeErr = nil
+		e.storeAnswered(nil)
 	}
 	e.reserved = out.decision.Generation
 	e.warmUp.stored = e.warmUp.stored || out.decision.Served

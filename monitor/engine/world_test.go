@@ -1,11 +1,13 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -146,7 +148,26 @@ type world struct {
 	engine   *engine.Engine
 	stop     func()
 	ended    error // what Run returned, after stop
+	log      lockedBuffer
 	vantages []*watcher
+}
+
+// lockedBuffer keeps a log that several goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // watcher is one vantage's schedule.
@@ -199,7 +220,7 @@ func newWorld(t *testing.T, relays int, vantages ...string) *world {
 	w.cfg = engine.Config{
 		Liveness: monitor.DefaultLiveness(), Corroboration: c, Cadence: monitor.DefaultCadence(),
 		Freshness: monitor.Freshness{MaxAge: 4 * time.Hour, MinFresh: 0.8, MinCount: 2},
-		Pubkey:    "us", Log: slog.New(slog.DiscardHandler),
+		Pubkey:    "us", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	}
 	w.cfg.Cadence.Interval = interval
 	for _, u := range urls(relays) {
