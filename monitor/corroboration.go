@@ -65,6 +65,10 @@ type Situation struct {
 	WatchingSince time.Time
 	// NoLeave is the start hold: no verdict leaves online.
 	NoLeave bool
+	// Paused: an operator keeps this relay from being probed. That nobody votes
+	// on it is then no outage of ours, and rule 7 goes before rule 1: a relay
+	// that is not looked at for LiveMaxAge is not called online any longer.
+	Paused bool
 }
 
 // Decide applies rules 1 to 7 and sets every mark but held, which is the
@@ -78,7 +82,8 @@ type Situation struct {
 //   - Two or more groups are able but only one has a vote on this relay, while
 //     the others are not lost: the six hours of rule 5 have not begun, so
 //     nothing goes offline or dead.
-//   - Rule 7 needs an eligible group now: where none may vote, rule 1 holds.
+//   - Rule 7 needs an eligible group now: where none may vote, rule 1 holds,
+//     except while the relay is paused.
 //   - partial counts a group that is not up as "several" whatever else it says,
 //     an unconfirmed up too.
 func (c Corroboration) Decide(prev Verdict, ballots []Ballot, s Situation, now time.Time) Verdict {
@@ -124,6 +129,8 @@ func (c Corroboration) Decide(prev Verdict, ballots []Ballot, s Situation, now t
 // judge applies rules 1 to 7; lastSuccess is the newest from any vantage.
 func (c Corroboration) judge(prev State, lastSuccess time.Time, t tally, s Situation, now time.Time) (State, why) {
 	switch {
+	case t.eligible == 0 && s.Paused && c.unseen(prev, lastSuccess, s, now): // 7
+		return StateUnknown, whyUnseen
 	case t.eligible == 0: // 1
 		return prev, whyNobody
 	case t.up > 0: // 2

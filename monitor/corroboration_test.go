@@ -181,6 +181,35 @@ func TestUnseen(t *testing.T) {
 	}
 }
 
+// Nobody votes on a relay that is paused, and that is no outage of ours: rule 7
+// holds all the same.
+func TestPaused(t *testing.T) {
+	const maxAge = 4 * time.Hour
+	for _, tc := range []struct {
+		name        string
+		prev        monitor.State
+		lastSuccess time.Duration
+		votes       string
+		want        monitor.State
+	}{
+		{"seen lately", online, maxAge - time.Second, "none none", online},
+		{"seen long ago", online, maxAge, "none none", unknown},
+		{"still up", online, maxAge, "up none", online},
+		{"offline stays", offline, maxAge, "none none", offline},
+		{"dead stays", dead, maxAge, "none none", dead},
+	} {
+		prev, s := was(tc.prev), watching
+		prev.LastSuccess, s.Paused = day0.Add(-tc.lastSuccess), true
+		bs := ballots(tc.votes)
+		for i := range bs {
+			bs[i].LastSuccess = time.Time{}
+		}
+		if got := monitor.DefaultCorroboration().Decide(prev, bs, s, day0); got.State != tc.want {
+			t.Errorf("%s: got %s (%s), want %s", tc.name, got.State, got.Reason, tc.want)
+		}
+	}
+}
+
 // The newest success from any vantage counts, also from one that may not vote,
 // and from one that is gone.
 func TestLastSuccess(t *testing.T) {

@@ -78,6 +78,8 @@ type Task struct {
 	// Candidate: found, not yet seen alive anywhere; follows the candidates'
 	// row of the cadence table.
 	Candidate bool
+	// PausedUntil: what is due before is skipped (paused); zero = not paused.
+	PausedUntil time.Time
 }
 
 // Tasks is what a vantage should watch now.
@@ -104,6 +106,9 @@ type Batch struct {
 // Answer is the core's reply to a batch.
 type Answer struct {
 	Expedite []RelayURL // probe these now, within 60 s
+	// Due names when the core's record wants relays looked at, where that may be
+	// earlier than the vantage plans by its own.
+	Due map[RelayURL]time.Time
 }
 
 // Health is what a vantage says about itself.

@@ -5,7 +5,7 @@ import "time"
 // RelayView is all that the core can tell of one relay now.
 type RelayView struct {
 	WatchedRelay
-	Monitored bool // false: the rest is empty but URL
+	Monitored bool // false: the rest is empty but URL, and of an excluded relay Source, FirstSeen and Verdict
 	// Eligible: a client may try it now (unknown, online, or a dead or offline
 	// one whose cooldown is over at some vantage).
 	Eligible  bool
@@ -14,6 +14,8 @@ type RelayView struct {
 	Ballots   []Ballot
 	TLS       *TLSFacts
 	Report    *SignedEvent
+	// Maintenance holds the windows that are not over yet, by From.
+	Maintenance []Maintenance
 }
 
 // Status is this monitor's own state, for /v1/status and metrics.
@@ -29,6 +31,9 @@ type Status struct {
 	Engaged    bool
 	Vantages   []Vantage
 	StoreError string // "" = the store answers
+	// Warnings are sentences for the operator about this machine: a full disk,
+	// too few file descriptors, no CA roots.
+	Warnings []string
 	// WarmUp counts the first full pass: Measured of Due; Done when it counts.
 	WarmUp struct {
 		Measured, Due int

@@ -12,7 +12,15 @@ const (
 	SourceBuiltin   Source = "builtin"   // the built-in list
 	SourceDiscovery Source = "discovery" // found on other relays
 	SourceOperator  Source = "operator"  // added through the API or the command line
+	SourceSubmitted Source = "submitted" // a stranger's, through the API
+	SourceNone      Source = "none"      // no longer watched: only its history is kept
 )
+
+// Configured reports whether the configuration names the relay: it is watched
+// for as long as it stands there.
+func (s Source) Configured() bool {
+	return s == SourceConfig || s == SourceFile || s == SourceBuiltin
+}
 
 // WatchedRelay is a relay that the core watches, with its verdict: one row of
 // the relay table.
@@ -21,8 +29,12 @@ type WatchedRelay struct {
 	Source    Source
 	FirstSeen time.Time
 	Candidate bool // found, never yet seen alive
-	Verdict   Verdict
-	Info      *Info // latest NIP-11 document, nil = never read
+	// Excluded: an operator wants it never probed. Kept apart from the
+	// configuration's exclude, which is read anew at every start.
+	Excluded    bool
+	PausedUntil time.Time // not probed before; zero = not paused
+	Verdict     Verdict
+	Info        *Info // latest NIP-11 document, nil = never read
 }
 
 // Stored is all that the core needs to go on where it left off.
@@ -39,6 +51,8 @@ type Stored struct {
 	Generation uint64
 	// Served: a first pass was completed, so that the online set is whole.
 	Served bool
+	// Maintenance holds the windows that are not over yet, by From.
+	Maintenance map[RelayURL][]Maintenance
 }
 
 // Ingest is one batch and what stepping it came to, stored in one transaction.
@@ -61,6 +75,12 @@ type Decision struct {
 	Events      []SignedEvent // newly signed
 	Withdrawn   []RelayURL    // relays whose report is taken back
 	Served      bool          // the first pass is complete; stored for ever
+
+	// What an operator's command adds. Relays hold the new settings (source,
+	// exclusion, pause) of those that it touched.
+	Forgotten   []RelayURL // their records at every vantage are deleted
+	Maintenance map[RelayURL]Maintenance
+	Audit       []AuditEntry
 }
 
 // TransitionQuery selects transitions, newest first.

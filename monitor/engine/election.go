@@ -64,5 +64,7 @@ func (el *election) ballots(r *relay, now time.Time) []monitor.Ballot {
 
 // situation returns what else the verdict on r depends on.
 func (el *election) situation(r *relay) monitor.Situation {
-	return monitor.Situation{AloneSince: el.alone[r.URL.Network()], WatchingSince: el.watching, NoLeave: el.noLeave}
+	return monitor.Situation{
+		AloneSince: el.alone[r.URL.Network()], WatchingSince: el.watching, NoLeave: el.noLeave, Paused: !r.PausedUntil.IsZero(),
+	}
 }

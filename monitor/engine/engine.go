@@ -41,8 +41,17 @@ type Config struct {
 	Freshness     monitor.Freshness
 
 	// Relays are the configured ones: stored relays of the sources config,
-	// file and builtin that are not among them are no longer watched.
+	// file and builtin that are not among them are no longer watched. The
+	// configuration renews a relay's source: one that an operator had added
+	// becomes the configuration's, and leaves with it.
 	Relays []monitor.WatchedRelay
+	// Exclude are the relays that the configuration wants never probed,
+	// wherever they come from. Operators' exclusions are in the store.
+	Exclude []monitor.RelayURL
+	// MaxRelays bounds the watched relays, candidates included, and MaxPerHost
+	// those of one host: strangers' submissions above it are refused. 0 = no
+	// bound. What the configuration and operators name is always watched.
+	MaxRelays, MaxPerHost int
 	// Vantages are the enrolled ones, each with a distinct name.
 	Vantages []monitor.Vantage
 	// Pubkey (hex) is the service key's: stored events of another are ignored.
@@ -79,12 +88,15 @@ type Engine struct {
 
 	generation atomic.Pointer[monitor.Generation]
 
-	ingest sync.Mutex // one batch at a time; taken before mu
+	turn   sync.Mutex // one round, command or configuration at a time; taken before ingest
+	ingest sync.Mutex // one batch at a time, none during a command; taken before mu
 
 	mu       sync.RWMutex // guards all below
 	started  time.Time
-	relays   []*relay // by URL
+	relays   []*relay // those that are watched, by URL
 	byURL    map[monitor.RelayURL]*relay
+	aside    map[monitor.RelayURL]*relay // stored, but not watched: excluded, removed, no longer configured
+	bounds   bounds
 	vantages []*vantage
 	tasks    []monitor.Task
 	ousted   error  // another core wrote to the store: Run ends with it
@@ -97,18 +109,25 @@ type Engine struct {
 	alone    map[monitor.Network]time.Time // since when < 2 groups are eligible though ≥ 2 are able
 	service  map[serviceKey]*monitor.SignedEvent
 	snapshot *monitor.SignedEvent
-	gone     []monitor.RelayURL // no longer watched: their reports are still to be withdrawn
+	gone     []*relay // no longer watched since the start: their verdicts are still to be ended
 	storeErr error
-	counts   counts
+	// maintenance holds the windows that were not over when they were read or
+	// declared, by From.
+	maintenance map[monitor.RelayURL][]monitor.Maintenance
+	counts      counts
 	// reportsDue: some report's content may have changed.
 	reportsDue  bool
 	lastReports time.Time
 
-	// Used by the round alone.
+	// Used under turn alone.
 	number    uint64 // newest generation
 	reserved  uint64 // numbers up to here are the store's word that they are ours
 	pending   *round // decided, not yet committed
 	lastSweep time.Time
+	pauseEnds time.Time // when the next pause is over; zero = none
+	// doubtful relays are those of commands that the store failed on, and may
+	// have kept: their rows are written again.
+	doubtful map[monitor.RelayURL]bool
 }
 
 // serviceKey is the address of one of the monitor's own events.
@@ -127,6 +146,8 @@ type relay struct {
 	payment bool                 // … of payment
 	dirty   bool                 // judge in the next round
 	pending bool                 // counted by the brake
+	// released: an operator lets its held departure go.
+	released bool
 	// attempted since the start, and why it was last skipped (warm-up).
 	attempted bool
 	skipped   monitor.Cause
@@ -139,6 +160,8 @@ type vantage struct {
 	pass     pass
 	expedite []monitor.RelayURL // to be asked with the next answer
 	doubtful uint64             // a batch that the store failed on, and may have kept
+	// follow are relays whose records were forgotten: see followUp.
+	follow map[monitor.RelayURL]bool
 }
 
 type counts struct {
@@ -153,17 +176,18 @@ type counts struct {
 // vantages, and serves a persisted list at once if it is young enough. publisher
 // makes the publisher, given the stored events.
 func New(ctx context.Context, cfg Config, store Store, publisher func([]monitor.SignedEvent) (Publisher, error)) (*Engine, error) {
-	if cfg.StartHold == 0 {
-		cfg.StartHold = 2 * cfg.Corroboration.Interval
-	}
+	cfg = cfg.ready()
 	e := &Engine{
-		cfg: cfg, store: store, log: cfg.Log,
-		byURL:   map[monitor.RelayURL]*relay{},
-		alone:   map[monitor.Network]time.Time{},
-		service: map[serviceKey]*monitor.SignedEvent{},
-		started: time.Now(),
-		sweep:   true,
-		counts:  counts{observations: map[monitor.Outcome]uint64{}, transitions: map[monitor.State]uint64{}},
+		cfg: cfg, store: store, log: cfg.Log, bounds: boundsOf(&cfg),
+		byURL:       map[monitor.RelayURL]*relay{},
+		aside:       map[monitor.RelayURL]*relay{},
+		doubtful:    map[monitor.RelayURL]bool{},
+		maintenance: map[monitor.RelayURL][]monitor.Maintenance{},
+		alone:       map[monitor.Network]time.Time{},
+		service:     map[serviceKey]*monitor.SignedEvent{},
+		started:     time.Now(),
+		sweep:       true,
+		counts:      counts{observations: map[monitor.Outcome]uint64{}, transitions: map[monitor.State]uint64{}},
 	}
 	if err := store.Watch(ctx, cfg.Relays); err != nil {
 		return nil, fmt.Errorf("store the configured relays: %w", err)
@@ -184,6 +208,17 @@ func New(ctx context.Context, cfg Config, store Store, publisher func([]monitor.
 	return e, nil
 }
 
+// ready fills in what is left to the engine, and takes out of the configured
+// relays those that the configuration excludes.
+func (c Config) ready() Config {
+	if c.StartHold == 0 {
+		c.StartHold = 2 * c.Corroboration.Interval
+	}
+	barred := setOf(c.Exclude)
+	c.Relays = slices.DeleteFunc(slices.Clone(c.Relays), func(r monitor.WatchedRelay) bool { return barred[r.URL] })
+	return c
+}
+
 // restore fills a new engine from the store.
 func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
 	known := map[string]monitor.Vantage{}
@@ -197,19 +232,30 @@ func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
 		if v.Enrolled.IsZero() {
 			v.Enrolled = now
 		}
-		e.vantages = append(e.vantages, &vantage{Vantage: v, observer: monitor.NewObserver(now)})
+		e.vantages = append(e.vantages, &vantage{Vantage: v, observer: monitor.NewObserver(now), follow: map[monitor.RelayURL]bool{}})
 	}
 
-	configured := map[monitor.RelayURL]bool{}
-	for _, r := range e.cfg.Relays {
-		configured[r.URL] = true
+	reported := map[monitor.RelayURL]bool{}
+	for i := range stored.Events {
+		if stored.Events[i].Kind == nostr.KindReport {
+			reported[monitor.RelayURL(stored.Events[i].D)] = true
+		}
 	}
 	for _, r := range stored.Relays {
-		if !configured[r.URL] && (r.Source == monitor.SourceConfig || r.Source == monitor.SourceFile || r.Source == monitor.SourceBuiltin) {
-			e.gone = append(e.gone, r.URL)
+		rs := &relay{WatchedRelay: r, dirty: true}
+		known := reported[r.URL] || r.Verdict.State != monitor.StateUnknown
+		if !e.bounds.watched(&r) {
+			for _, v := range e.vantages {
+				_, recorded := stored.Seen[v.Name][r.URL]
+				known = known || recorded
+			}
+			if known {
+				e.gone = append(e.gone, rs)
+			}
+			e.aside[r.URL] = rs
 			continue
 		}
-		rs := &relay{WatchedRelay: r, seen: make([]monitor.VantageRelay, len(e.vantages)), dirty: true}
+		rs.seen = make([]monitor.VantageRelay, len(e.vantages))
 		for i, v := range e.vantages {
 			old, ok := stored.Seen[v.Name][r.URL]
 			if !ok {
@@ -223,6 +269,9 @@ func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
 		}
 		e.relays = append(e.relays, rs)
 		e.byURL[r.URL] = rs
+	}
+	for url, windows := range stored.Maintenance {
+		e.maintenance[url] = windows
 	}
 	slices.SortFunc(e.relays, func(a, b *relay) int { return cmp.Compare(a.URL, b.URL) })
 	e.retask()
@@ -263,7 +312,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if err := e.round(context.WithoutCancel(ctx), time.Now()); err != nil {
+			if err := e.round(context.WithoutCancel(ctx)); err != nil {
 				return err
 			}
 		}

@@ -115,14 +115,7 @@ func (e *Engine) online(r *relay, now time.Time) monitor.OnlineRelay {
 		RTTReadMS: r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTRead }),
 		Auth:      r.auth, Payment: r.payment, Report: r.report,
 	}
-	for i, vt := range e.vantages {
-		if vt.Reaches(o.Network) {
-			o.VantagesTotal++
-			if e.cfg.Corroboration.Vote(r.seen[i], now) == monitor.VoteUp {
-				o.VantagesUp++
-			}
-		}
-	}
+	o.VantagesUp, o.VantagesTotal = e.up(r, now)
 	if in := r.Info; in != nil {
 		o.Auth = o.Auth || (in.AuthRequired != nil && *in.AuthRequired)
 		o.Payment = o.Payment || (in.PaymentRequired != nil && *in.PaymentRequired)

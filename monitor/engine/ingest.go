@@ -251,6 +251,7 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 	for _, url := range s.returned {
 		e.ask(url, s.index, len(e.vantages), now)
 	}
+	e.followUp(s.index, now)
 	a := monitor.Answer{Expedite: v.expedite}
 	v.expedite = nil
 	return a
@@ -260,6 +261,9 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 // vantages of other groups than that of the vantage at index from.
 func (e *Engine) ask(url monitor.RelayURL, from, most int, now time.Time) {
 	r := e.byURL[url]
+	if r.PausedUntil.After(now) {
+		return
+	}
 	for i, v := range e.vantages {
 		if most == 0 {
 			return

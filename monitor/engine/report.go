@@ -35,9 +35,10 @@ func (e *Engine) report(out *round, now time.Time) {
 	}
 	if due {
 		e.reportsDue, e.lastReports = false, now
-		out.decision.Events = e.pub.Reports(now, sources)
+		signed := e.pub.Reports(now, sources)
+		e.counts.signed += uint64(len(signed))
+		out.decision.Events = append(out.decision.Events, signed...)
 	}
-	e.counts.signed += uint64(len(out.decision.Events))
 	if g.Usable() && len(g.Online) > 0 {
 		urls := make([]monitor.RelayURL, len(g.Online))
 		for i := range g.Online {

@@ -18,23 +18,39 @@ type round struct {
 	decision monitor.Decision
 	changes  []change
 	reserves bool // the decision reserves further generation numbers
+	gone     bool // it ends the verdicts of Engine.gone
+	rewrites bool // it writes the doubtful rows again
+
+	// What a command or a new configuration adds.
+	joins    []*relay // watched from now on
+	parts    []*relay // no longer watched
+	releases []*relay // their held departures may go
+	cfg      *Config  // in force from now on; nil = as it is
 }
 
-// change is a relay's new verdict.
+// change is a relay's new verdict and what else is new of it.
 type change struct {
 	relay   *relay
 	verdict monitor.Verdict
+	// settings are the new source, candidacy, exclusion and pause; nil = as
+	// they are.
+	settings *monitor.WatchedRelay
+	forget   bool // what every vantage knows of it
 }
 
 // empty reports whether there is nothing to store.
 func (r *round) empty() bool {
 	d := &r.decision
-	return !r.reserves && !d.Served && len(d.Relays) == 0 && len(d.Transitions) == 0 && len(d.Events) == 0 && len(d.Withdrawn) == 0
+	return !r.reserves && !d.Served && len(d.Relays) == 0 && len(d.Transitions) == 0 && len(d.Events) == 0 && len(d.Withdrawn) == 0 &&
+		len(d.Forgotten) == 0 && len(d.Maintenance) == 0 && len(d.Audit) == 0
 }
 
 // round decides, commits and publishes once. It returns ErrConflict when
 // another core leads, and no other error.
-func (e *Engine) round(ctx context.Context, now time.Time) error {
+func (e *Engine) round(ctx context.Context) error {
+	e.turn.Lock()
+	defer e.turn.Unlock()
+	now := time.Now()
 	e.mu.RLock()
 	ousted := e.ousted
 	e.mu.RUnlock()
@@ -44,23 +60,33 @@ func (e *Engine) round(ctx context.Context, now time.Time) error {
 	if e.pending == nil {
 		e.pending = e.decide(now)
 	}
-	changed := false
-	err := e.commit(ctx, e.pending)
-	switch {
-	case errors.Is(err, monitor.ErrConflict):
+	changed, err := e.conclude(ctx, now)
+	if errors.Is(err, monitor.ErrConflict) {
 		return fmt.Errorf("commit a decision: %w", err)
-	case err != nil:
-		e.mu.Lock()
-		e.storeAnswered(err)
-		e.mu.Unlock()
-	default:
-		changed = e.settle(e.pending, now)
-		e.pending = nil
 	}
 	if changed || e.due(now) {
 		e.publish(now)
 	}
 	return nil
+}
+
+// conclude commits the pending round, if there is one, and keeps it; it reports
+// whether readers should see a new generation.
+func (e *Engine) conclude(ctx context.Context, now time.Time) (changed bool, err error) {
+	if e.pending == nil {
+		return false, nil
+	}
+	if err := e.commit(ctx, e.pending); err != nil {
+		if !errors.Is(err, monitor.ErrConflict) {
+			e.mu.Lock()
+			e.storeAnswered(err)
+			e.mu.Unlock()
+		}
+		return false, err
+	}
+	changed = e.settle(e.pending, now)
+	e.pending = nil
+	return changed, nil
 }
 
 // commit stores a decision.
@@ -78,13 +104,12 @@ func (e *Engine) decide(now time.Time) *round {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	out := &round{decision: monitor.Decision{At: now, Generation: e.reserved}}
-	if e.number+reserveLow > e.reserved {
-		out.decision.Generation, out.reserves = e.number+reserveAhead, true
-	}
+	out := e.newRound(now)
+	e.rewrite(out)
 	if e.clockWrong(now) {
 		return out // nothing is decided or published (corroboration.md, Wrong clock)
 	}
+	e.endPauses(out, now)
 	el := e.elect(now)
 	all := e.sweep || now.Sub(e.lastSweep) >= sweepEvery
 	if all {
@@ -94,7 +119,7 @@ func (e *Engine) decide(now time.Time) *round {
 	var proposed []change
 	judged := map[*relay]bool{}
 	judge := func(r *relay) {
-		proposed = append(proposed, change{r, e.propose(r, el, now)})
+		proposed = append(proposed, change{relay: r, verdict: e.propose(r, el, now)})
 		judged[r] = true
 		r.dirty = false
 	}
@@ -115,17 +140,33 @@ func (e *Engine) decide(now time.Time) *round {
 	brake := e.cfg.Corroboration.Brake()
 	for _, p := range proposed {
 		r := p.relay
-		released := false
-		if r.pending && e.brake.engaged && !r.Verdict.HeldSince.IsZero() {
+		released := r.released
+		if !released && r.pending && e.brake.engaged && !r.Verdict.HeldSince.IsZero() {
 			released = brake.Releases(r.Verdict.HeldSince, el.ballots(r, now), e.brake.electorate, now)
 		}
 		v := brake.Apply(r.Verdict, p.verdict, r.pending, e.brake.engaged, released, now)
 		e.change(out, r, v, released, el, now)
 	}
-	out.decision.Withdrawn = append(out.decision.Withdrawn, e.gone...)
+	for _, r := range e.gone {
+		why := endNotConfigured
+		if e.bounds.barred[r.URL] {
+			why = endBarred
+		}
+		e.end(out, r, r.WatchedRelay, why, now)
+	}
+	out.gone = true
 	e.report(out, now)
 	if e.warmUp.done && !e.warmUp.stored {
 		out.decision.Served = true
+	}
+	return out
+}
+
+// newRound is one that has decided nothing yet.
+func (e *Engine) newRound(now time.Time) *round {
+	out := &round{decision: monitor.Decision{At: now, Generation: e.reserved}}
+	if e.number+reserveLow > e.reserved {
+		out.decision.Generation, out.reserves = e.number+reserveAhead, true
 	}
 	return out
 }
@@ -147,7 +188,7 @@ func (e *Engine) change(out *round, r *relay, v monitor.Verdict, released bool, 
 		v.MajorityDownSince.Equal(old.MajorityDownSince) && v.Reason == old.Reason && v.Cause == old.Cause && v.Evidence == old.Evidence {
 		return
 	}
-	out.changes = append(out.changes, change{r, v})
+	out.changes = append(out.changes, change{relay: r, verdict: v})
 	if !moved && v.Marks == old.Marks && v.HeldSince.Equal(old.HeldSince) && v.MajorityDownSince.Equal(old.MajorityDownSince) {
 		return // what a reader sees of it changed, not what a restart needs
 	}
@@ -178,17 +219,28 @@ func (e *Engine) settle(out *round, now time.Time) bool {
 	}
 	e.reserved = out.decision.Generation
 	e.warmUp.stored = e.warmUp.stored || out.decision.Served
+	if out.cfg != nil {
+		e.adopt(out.cfg)
+	}
 	retask, held := false, false
 	for _, c := range out.changes {
 		r, v := c.relay, c.verdict
-		if r.Verdict.LastSuccess.After(v.LastSuccess) {
+		switch {
+		case c.forget:
+			e.forget(r, now)
+		case r.Verdict.LastSuccess.After(v.LastSuccess):
 			v.LastSuccess = r.Verdict.LastSuccess // a batch came meanwhile
+		}
+		if s := c.settings; s != nil {
+			r.Source, r.Candidate, r.Excluded, r.PausedUntil = s.Source, s.Candidate, s.Excluded, s.PausedUntil
+			retask = true
 		}
 		held = held || v.Marks.Has(monitor.MarkHeld) != r.Verdict.Marks.Has(monitor.MarkHeld)
 		if v.State == monitor.StateOnline && r.Candidate {
 			r.Candidate, retask = false, true
 		}
 		r.Verdict = v
+		r.released = r.released && !v.HeldSince.IsZero()
 	}
 	for _, t := range out.decision.Transitions {
 		e.counts.transitions[t.To]++
@@ -206,20 +258,79 @@ func (e *Engine) settle(out *round, now time.Time) bool {
 	for i := range out.decision.Events {
 		e.keep(&out.decision.Events[i])
 	}
-	e.gone = nil
+	if out.gone {
+		e.gone = nil
+	}
+	if out.rewrites {
+		clear(e.doubtful)
+	}
+	for _, r := range out.releases {
+		r.released, r.dirty = true, true
+	}
+	e.regroup(out.joins, out.parts, now)
+	for u, w := range out.decision.Maintenance {
+		e.declare(u, w, now)
+	}
 	if retask {
 		e.retask()
 	}
 	e.warmUp.advance(e, now)
-	return held || len(out.decision.Transitions) > 0 || len(out.decision.Events) > 0 || len(out.decision.Withdrawn) > 0
+	return held || len(out.joins) > 0 || len(out.parts) > 0 || len(out.decision.Transitions) > 0 || len(out.decision.Events) > 0 || len(out.decision.Withdrawn) > 0
 }
 
 // retask makes the list of tasks anew; readers hold the old one.
 func (e *Engine) retask() {
 	tasks := make([]monitor.Task, len(e.relays))
+	e.pauseEnds = time.Time{}
 	for i, r := range e.relays {
-		tasks[i] = monitor.Task{Relay: r.URL, Candidate: r.Candidate}
+		tasks[i] = monitor.Task{Relay: r.URL, Candidate: r.Candidate, PausedUntil: r.PausedUntil}
+		if p := r.PausedUntil; !p.IsZero() && (e.pauseEnds.IsZero() || p.Before(e.pauseEnds)) {
+			e.pauseEnds = p
+		}
 	}
 	e.tasks = tasks
 	e.version++
+}
+
+// endPauses clears the pauses that are over.
+func (e *Engine) endPauses(out *round, now time.Time) {
+	if e.pauseEnds.IsZero() || now.Before(e.pauseEnds) {
+		return
+	}
+	for _, r := range e.relays {
+		if !r.PausedUntil.IsZero() && !r.PausedUntil.After(now) {
+			r.PausedUntil, r.dirty = time.Time{}, true // a fact of the time, whether or not the store has it
+			out.decision.Relays = append(out.decision.Relays, r.WatchedRelay)
+		}
+	}
+	e.retask()
+}
+
+// rewrite stores again what memory holds of the doubtful relays: their rows and
+// their reports. One that memory does not know is not watched.
+func (e *Engine) rewrite(out *round) {
+	for url := range e.doubtful {
+		out.rewrites = true
+		r := e.find(url)
+		if r == nil {
+			r = newRelay(url, out.decision.At)
+		}
+		out.decision.Relays = append(out.decision.Relays, r.WatchedRelay)
+		if r.report != nil {
+			out.decision.Events = append(out.decision.Events, *r.report)
+		}
+	}
+}
+
+// find returns a relay that is stored, watched or not; nil = there is none.
+func (e *Engine) find(url monitor.RelayURL) *relay {
+	if r := e.byURL[url]; r != nil {
+		return r
+	}
+	return e.aside[url]
+}
+
+// newRelay is one that was never heard of and is not watched yet.
+func newRelay(url monitor.RelayURL, now time.Time) *relay {
+	return &relay{WatchedRelay: monitor.WatchedRelay{URL: url, Source: monitor.SourceNone, FirstSeen: now}}
 }

@@ -14,23 +14,34 @@ func (e *Engine) RelayView(u monitor.RelayURL) monitor.RelayView {
 	defer e.mu.RUnlock()
 	r := e.byURL[u]
 	if r == nil {
-		return monitor.RelayView{WatchedRelay: monitor.WatchedRelay{URL: u}, Eligible: true}
+		return e.unwatched(u)
 	}
 	v := monitor.RelayView{
-		WatchedRelay: r.WatchedRelay, Monitored: true, TLS: r.tls, Report: r.report,
-		RTTOpenMS: r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTOpen }),
-		RTTReadMS: r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTRead }),
+		WatchedRelay: r.WatchedRelay, Monitored: true, Eligible: r.eligible(now), TLS: r.tls, Report: r.report,
+		Maintenance: e.windows(u, now),
+		RTTOpenMS:   r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTOpen }),
+		RTTReadMS:   r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTRead }),
 	}
 	vantages := make([]monitor.Vantage, len(e.vantages))
 	for i, vt := range e.vantages {
 		vantages[i] = e.judged(vt, now)
-		v.Eligible = v.Eligible || r.seen[i].Record.Eligible(now)
 	}
-	switch r.Verdict.State {
-	case monitor.StateUnknown, monitor.StateOnline:
-		v.Eligible = true
+	if !v.PausedUntil.After(now) {
+		v.PausedUntil = time.Time{}
 	}
 	v.Ballots = e.cfg.Corroboration.AppendBallots(nil, u, vantages, r.seen, now)
+	return v
+}
+
+// unwatched is all that is told of a relay that is not watched: whether it is
+// excluded.
+func (e *Engine) unwatched(u monitor.RelayURL) monitor.RelayView {
+	v := monitor.RelayView{WatchedRelay: monitor.WatchedRelay{URL: u}, Eligible: true}
+	if r := e.aside[u]; r != nil && (r.Excluded || e.bounds.barred[u]) {
+		v.WatchedRelay = r.WatchedRelay
+		v.Info = nil
+	}
+	v.Excluded = v.Excluded || e.bounds.barred[u]
 	return v
 }
 

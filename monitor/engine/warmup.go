@@ -59,6 +59,10 @@ func (w *warmUp) advance(e *Engine, now time.Time) {
 	tried := 0
 	w.measured, w.due = 0, 0
 	for _, r := range w.first {
+		if r.PausedUntil.After(now) {
+			tried++
+			continue
+		}
 		if r.attempted {
 			tried++
 		}

@@ -21,30 +21,40 @@ const interval = 30 * time.Second
 
 // store is a database in memory that can be taken away.
 type store struct {
-	away     atomic.Bool
-	ousted   atomic.Bool
-	relays   map[monitor.RelayURL]monitor.WatchedRelay
-	seen     map[string]map[monitor.RelayURL]monitor.VantageRelay
-	seq      map[string]uint64
-	events   map[string]monitor.SignedEvent
-	batches  []monitor.Batch
-	log      []monitor.Transition
-	number   uint64
-	served   bool
-	lostNext atomic.Bool // the next batch is stored and its answer lost
-	commits  int
-	ingested int // observations
+	mu     sync.Mutex
+	away   atomic.Bool
+	ousted atomic.Bool
+	// awayForCommits: batches are stored, decisions are not.
+	awayForCommits atomic.Bool
+	relays         map[monitor.RelayURL]monitor.WatchedRelay
+	seen           map[string]map[monitor.RelayURL]monitor.VantageRelay
+	seq            map[string]uint64
+	events         map[string]monitor.SignedEvent
+	batches        []monitor.Batch
+	log            []monitor.Transition
+	number         uint64
+	served         bool
+	windows        map[monitor.RelayURL][]monitor.Maintenance
+	audit          []monitor.AuditEntry
+	lostNext       atomic.Bool // the next batch is stored and its answer lost
+	// lostCommit: the same of the next decision.
+	lostCommit atomic.Bool
+	gate       chan struct{} // not nil: a batch waits for it
+	commits    int
+	ingested   int // observations
 }
 
 func newStore() *store {
 	return &store{
 		relays: map[monitor.RelayURL]monitor.WatchedRelay{}, seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{},
-		seq: map[string]uint64{}, events: map[string]monitor.SignedEvent{},
+		seq: map[string]uint64{}, events: map[string]monitor.SignedEvent{}, windows: map[monitor.RelayURL][]monitor.Maintenance{},
 	}
 }
 
 func (s *store) Load(context.Context) (*monitor.Stored, error) {
-	out := &monitor.Stored{Seen: s.seen, Generation: s.number, Served: s.served, Relays: slices.Collect(maps.Values(s.relays)), Events: slices.Collect(maps.Values(s.events))}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &monitor.Stored{Maintenance: s.windows, Seen: s.seen, Generation: s.number, Served: s.served, Relays: slices.Collect(maps.Values(s.relays)), Events: slices.Collect(maps.Values(s.events))}
 	for name, seq := range s.seq {
 		out.Vantages = append(out.Vantages, monitor.Vantage{Name: name, LastSeq: seq})
 	}
@@ -52,10 +62,14 @@ func (s *store) Load(context.Context) (*monitor.Stored, error) {
 }
 
 func (s *store) Watch(_ context.Context, relays []monitor.WatchedRelay) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, r := range relays {
-		if _, ok := s.relays[r.URL]; !ok {
-			s.relays[r.URL] = r
+		if old, ok := s.relays[r.URL]; ok {
+			old.Source, old.Candidate = r.Source, old.Candidate && r.Candidate
+			r = old
 		}
+		s.relays[r.URL] = r
 	}
 	return nil
 }
@@ -64,6 +78,11 @@ func (s *store) Ingest(_ context.Context, in *monitor.Ingest) error {
 	if s.away.Load() {
 		return fmt.Errorf("%w: no database", monitor.ErrUnavailable)
 	}
+	if s.gate != nil {
+		<-s.gate
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	b := in.Batch
 	if b.Seq <= s.seq[b.Vantage] {
 		return monitor.ErrConflict
@@ -82,12 +101,14 @@ func (s *store) Ingest(_ context.Context, in *monitor.Ingest) error {
 }
 
 func (s *store) Commit(_ context.Context, d *monitor.Decision) error {
-	if s.away.Load() {
+	if s.away.Load() || s.awayForCommits.Load() {
 		return fmt.Errorf("%w: no database", monitor.ErrUnavailable)
 	}
 	if s.ousted.Load() {
 		return fmt.Errorf("%w: another core leads", monitor.ErrConflict)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.commits++
 	s.number, s.served = d.Generation, s.served || d.Served
 	for _, r := range d.Relays {
@@ -100,7 +121,54 @@ func (s *store) Commit(_ context.Context, d *monitor.Decision) error {
 	for _, e := range d.Events {
 		s.events[e.D] = e
 	}
+	for _, u := range d.Forgotten {
+		for _, seen := range s.seen {
+			delete(seen, u)
+		}
+	}
+	for u, m := range d.Maintenance {
+		s.windows[u] = append(s.windows[u], m)
+		slices.SortFunc(s.windows[u], func(a, b monitor.Maintenance) int { return a.From.Compare(b.From) })
+	}
+	s.audit = append(s.audit, d.Audit...)
+	if s.lostCommit.Swap(false) {
+		return fmt.Errorf("%w: the connection was lost", monitor.ErrUnavailable)
+	}
 	return nil
+}
+
+// What is stored, while the engine runs.
+
+func (s *store) relay(u monitor.RelayURL) monitor.WatchedRelay {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.relays[u]
+}
+
+func (s *store) reported(u monitor.RelayURL) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.events[string(u)]
+	return ok
+}
+
+func (s *store) recorded(vantage string, u monitor.RelayURL) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.seen[vantage][u]
+	return ok
+}
+
+func (s *store) transitions() []monitor.Transition {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.log)
+}
+
+func (s *store) audited() []monitor.AuditEntry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.audit)
 }
 
 // publisher signs nothing: an event is its address and time.
@@ -283,6 +351,13 @@ func (v *watcher) probe(w *world) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	watched := map[monitor.RelayURL]bool{}
+	for _, t := range tasks.Relays {
+		watched[t.Relay] = true
+	}
+	gone := func(u monitor.RelayURL) bool { return !watched[u] }
+	maps.DeleteFunc(v.due, func(u monitor.RelayURL, _ time.Time) bool { return gone(u) })
+	maps.DeleteFunc(v.record, func(u monitor.RelayURL, _ monitor.Record) bool { return gone(u) })
 	for _, t := range tasks.Relays {
 		due, ok := v.due[t.Relay]
 		if !ok {
@@ -293,6 +368,9 @@ func (v *watcher) probe(w *world) {
 			continue
 		}
 		o := monitor.Observation{Relay: t.Relay, Vantage: v.name, Start: now, At: now, Outcome: v.sees(t.Relay, now)}
+		if t.PausedUntil.After(now) {
+			o.Outcome, o.Cause = monitor.OutcomeSkipped, monitor.CausePaused
+		}
 		switch o.Outcome {
 		case monitor.OutcomeOK:
 			o.Stage, o.RTTOpen, o.RTTRead = monitor.StageRead, 80*time.Millisecond, 40*time.Millisecond

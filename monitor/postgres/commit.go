@@ -34,6 +34,15 @@ func (s *Store) Commit(ctx context.Context, d *monitor.Decision) error {
 		if err := withdraw(ctx, tx, d.Withdrawn); err != nil {
 			return fmt.Errorf("withdrawn reports: %w", err)
 		}
+		if err := forget(ctx, tx, d.Forgotten); err != nil {
+			return fmt.Errorf("forgotten records: %w", err)
+		}
+		if err := putMaintenance(ctx, tx, d.Maintenance); err != nil {
+			return fmt.Errorf("maintenance: %w", err)
+		}
+		if err := putAudit(ctx, tx, d.Audit); err != nil {
+			return fmt.Errorf("audit: %w", err)
+		}
 		if err := putEvents(ctx, tx, d.Events); err != nil {
 			return fmt.Errorf("signed events: %w", err)
 		}
@@ -51,15 +60,16 @@ func putVerdicts(ctx context.Context, tx pgx.Tx, relays []monitor.WatchedRelay) 
 	}
 	var (
 		urls, sources, states, marks, reasons, causes, evidence, changes []string
-		candidates                                                       []bool
+		candidates, excluded                                             []bool
 		quorumFor, quorumOf                                              []int32
-		since, lastSuccess, majorityDown, held                           []pgtype.Timestamptz
+		paused, since, lastSuccess, majorityDown, held                   []pgtype.Timestamptz
 	)
 	for _, r := range relays {
 		v := &r.Verdict
 		urls = append(urls, text(string(r.URL)))
 		sources = append(sources, text(string(r.Source)))
-		candidates = append(candidates, r.Candidate)
+		candidates, excluded = append(candidates, r.Candidate), append(excluded, r.Excluded)
+		paused = append(paused, stamp(r.PausedUntil))
 		states = append(states, v.State.String())
 		since = append(since, stamp(v.Since))
 		marks = append(marks, arrayLiteral(v.Marks.Strings()))
@@ -76,7 +86,7 @@ func putVerdicts(ctx context.Context, tx pgx.Tx, relays []monitor.WatchedRelay) 
 		}
 		changes = append(changes, arrayLiteral(words))
 	}
-	_, err := tx.Exec(ctx, statement("relay_verdict"), urls, sources, candidates, states, since, marks,
+	_, err := tx.Exec(ctx, statement("relay_verdict"), urls, sources, candidates, excluded, paused, states, since, marks,
 		quorumFor, quorumOf, reasons, causes, evidence, lastSuccess, majorityDown, changes, held)
 	return err
 }
@@ -136,11 +146,7 @@ func withdraw(ctx context.Context, tx pgx.Tx, urls []monitor.RelayURL) error {
 	if len(urls) == 0 {
 		return nil
 	}
-	words := make([]string, len(urls))
-	for i, u := range urls {
-		words[i] = text(string(u))
-	}
-	_, err := tx.Exec(ctx, statement("commit_withdraw"), words)
+	_, err := tx.Exec(ctx, statement("commit_withdraw"), texts(urls))
 	return err
 }
 

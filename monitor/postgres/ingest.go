@@ -25,7 +25,7 @@ import (
 //	ErrNotFound  the vantage is not enrolled, or a relay is not watched
 //	ErrInvalid   the sequence is 0 or beyond 2^31-1
 //
-// The observations' Vantage is the batch's.
+// The observations' Vantage is the batch's. KeepRaw may leave them out.
 func (s *Store) Ingest(ctx context.Context, in *monitor.Ingest) error {
 	b := &in.Batch
 	what := fmt.Sprintf("store batch %d of vantage %s", b.Seq, b.Vantage)
@@ -42,8 +42,10 @@ func (s *Store) Ingest(ctx context.Context, in *monitor.Ingest) error {
 		if ids, err = s.watchedIDs(ctx, tx, in); err != nil {
 			return err
 		}
-		if err := copyObservations(ctx, tx, b, vantage, ids); err != nil {
-			return err
+		if !s.noRaw.Load() {
+			if err := copyObservations(ctx, tx, b, vantage, ids); err != nil {
+				return err
+			}
 		}
 		if err := putRecords(ctx, tx, in.Records, vantage, ids); err != nil {
 			return err

@@ -15,14 +15,15 @@ import (
 // Load reads all that a core needs to go on where it left off, in one
 // snapshot. What belongs to the process that stored it is left zero: a
 // record's SessionSuccess and OnlineSince, and the last measured outcome with
-// its evidence. Signed events that have expired are left out.
+// its evidence. Signed events that have expired, and maintenance that is over,
+// are left out.
 func (s *Store) Load(ctx context.Context) (*monitor.Stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	var out *monitor.Stored
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		l := loader{tx: tx, out: &monitor.Stored{Seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{}}}
-		for _, step := range []func(context.Context) error{l.core, l.relays, l.documents, l.vantages, l.records, l.events} {
+		for _, step := range []func(context.Context) error{l.core, l.relays, l.documents, l.vantages, l.records, l.events, l.maintenance} {
 			if err := step(ctx); err != nil {
 				return err
 			}
@@ -72,9 +73,10 @@ func (l *loader) relays(ctx context.Context) error {
 			marks                                   []string
 			changes                                 []time.Time
 			since, lastSuccess, majorityDown, heldT pgtype.Timestamptz
+			paused                                  pgtype.Timestamptz
 		)
 		v := &r.Verdict
-		err := rows.Scan(&id, &r.URL, &r.Source, &r.FirstSeen, &r.Candidate, &state, &since, &marks, &v.Quorum.For, &v.Quorum.Of,
+		err := rows.Scan(&id, &r.URL, &r.Source, &r.FirstSeen, &r.Candidate, &r.Excluded, &paused, &state, &since, &marks, &v.Quorum.For, &v.Quorum.Of,
 			&v.Reason, &cause, &v.Evidence, &lastSuccess, &majorityDown, &changes, &heldT)
 		if err != nil {
 			return fmt.Errorf("read relays: %w", err)
@@ -88,7 +90,7 @@ func (l *loader) relays(ctx context.Context) error {
 		if v.Marks, err = monitor.ParseMarks(marks); err != nil {
 			return fmt.Errorf("relay %s: %w", r.URL, err)
 		}
-		r.FirstSeen = r.FirstSeen.UTC()
+		r.FirstSeen, r.PausedUntil = r.FirstSeen.UTC(), when(paused)
 		v.Since, v.LastSuccess, v.MajorityDownSince, v.HeldSince = when(since), when(lastSuccess), when(majorityDown), when(heldT)
 		for _, t := range changes {
 			v.Changes = append(v.Changes, t.UTC())
@@ -218,6 +220,30 @@ func (l *loader) events(ctx context.Context) error {
 	}
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read signed events: %w", err)
+	}
+	return nil
+}
+
+func (l *loader) maintenance(ctx context.Context) error {
+	rows, err := l.tx.Query(ctx, statement("load_maintenance"), time.Now())
+	if err != nil {
+		return fmt.Errorf("read maintenance: %w", err)
+	}
+	var id int32
+	var m monitor.Maintenance
+	_, err = pgx.ForEachRow(rows, []any{&id, &m.From, &m.Until, &m.Note, &m.Actor}, func() error {
+		if i, ok := l.index[id]; ok {
+			url := l.out.Relays[i].URL
+			m.From, m.Until = m.From.UTC(), m.Until.UTC()
+			if l.out.Maintenance == nil {
+				l.out.Maintenance = map[monitor.RelayURL][]monitor.Maintenance{}
+			}
+			l.out.Maintenance[url] = append(l.out.Maintenance[url], m)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read maintenance: %w", err)
 	}
 	return nil
 }

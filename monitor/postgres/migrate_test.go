@@ -4,9 +4,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
 
+	"github.com/pharos-nostr/pharos/migrations"
 	"github.com/pharos-nostr/pharos/monitor"
 )
 
@@ -55,6 +59,70 @@ func TestMigrateEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
+}
+
+// A database of the first version, with rows in it, goes on.
+func TestMigrateFromTheFirstVersion(t *testing.T) {
+	t.Parallel()
+	url := emptyDatabase(t)
+	cfg, err := parseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := stdlib.OpenDB(*cfg)
+	defer db.Close()
+	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS, goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.UpTo(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	conn := connectTest(t, url)
+	at := time.Now().UTC().Truncate(time.Second)
+	for _, sql := range []string{
+		`INSERT INTO relay (url, network, source, first_seen, candidate, verdict, since, last_success)
+		 VALUES ('wss://a.example/', 'clearnet', 'config', $1, false, 'online', $1, $1)`,
+		`INSERT INTO vantage (name, group_name, enrolled) VALUES ('v', 'v', $1)`,
+		`INSERT INTO vantage_relay (vantage_id, relay_id, state, failure_count, corroborated, last_success, evidence, rtt_open_ms, rtt_read_ms, rtt_write_ms)
+		 SELECT v.id, r.id, 'online', 0, false, $1, '', 80, 40, 0 FROM vantage v, relay r`,
+		`INSERT INTO transition (relay_id, at, from_state, to_state, quorum_for, quorum_of, evidence, ballots, rules)
+		 SELECT id, $1, 'unknown', 'online', 1, 1, '', '[]', 1 FROM relay`,
+	} {
+		if _, err := conn.Exec(t.Context(), sql, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done, err := Migrate(t.Context(), url, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(done) == 0 || done[0] != "00002_operators.sql" {
+		t.Errorf("migrated by %v", done)
+	}
+	s, err := Open(t.Context(), Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := s.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []monitor.WatchedRelay{{
+		URL: "wss://a.example/", Source: monitor.SourceConfig, FirstSeen: at,
+		Verdict: monitor.Verdict{State: monitor.StateOnline, Since: at, LastSuccess: at},
+	}}
+	if d := cmp.Diff(want, got.Relays); d != "" {
+		t.Error(d)
+	}
+	if r := got.Seen["v"]["wss://a.example/"]; r.Record.State != monitor.StateOnline || r.RTTOpen != 80*time.Millisecond {
+		t.Errorf("the record after the migration: %+v", r)
+	}
+	log, err := s.Transitions(t.Context(), monitor.TransitionQuery{Limit: 9})
+	if err != nil || len(log) != 1 {
+		t.Errorf("%d transitions after the migration, %v", len(log), err)
+	}
 }
 
 func TestOpenMigrates(t *testing.T) {

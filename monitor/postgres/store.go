@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,6 +44,7 @@ type Config struct {
 type Store struct {
 	pool   *pgxpool.Pool
 	leader *leader
+	noRaw  atomic.Bool // KeepRaw(false)
 
 	mu     sync.Mutex
 	relays map[monitor.RelayURL]int32 // ids, of relays that were seen in the database
@@ -97,6 +99,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	return s, nil
 }
+
+// KeepRaw says whether Ingest stores the raw observations; it does at first.
+// While they are off, records, documents and sequences are stored all the same:
+// verdicts go on where the disk has no room for history.
+func (s *Store) KeepRaw(on bool) { s.noRaw.Store(!on) }
 
 // Close gives up the leader's lock and every connection. It waits for calls
 // that are under way.
