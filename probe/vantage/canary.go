@@ -71,6 +71,7 @@ func (c Canary) String() string { return c.text }
 
 // canaryRound is what asking all canaries once came to.
 type canaryRound struct {
+	of    *setup
 	began time.Time
 	// succeeded is when the first of them answered; zero = none did.
 	succeeded time.Time
@@ -79,17 +80,17 @@ type canaryRound struct {
 
 // askCanaries asks all canaries at once and returns within canaryLimit, or when
 // ctx ends.
-func (v *Vantage) askCanaries(ctx context.Context) canaryRound {
-	round := canaryRound{began: time.Now().Round(0)}
+func (s *setup) askCanaries(ctx context.Context) canaryRound {
+	round := canaryRound{of: s, began: time.Now().Round(0)}
 	ctx, cancel := context.WithTimeout(ctx, canaryLimit)
 	defer cancel()
 	var (
 		mu sync.Mutex
 		wg sync.WaitGroup
 	)
-	for _, c := range v.cfg.Canaries {
+	for _, c := range s.cfg.Canaries {
 		wg.Go(func() {
-			err := v.askCanary(ctx, c)
+			err := s.askCanary(ctx, c)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -104,22 +105,22 @@ func (v *Vantage) askCanaries(ctx context.Context) canaryRound {
 	return round
 }
 
-func (v *Vantage) askCanary(ctx context.Context, c Canary) error {
+func (s *setup) askCanary(ctx context.Context, c Canary) error {
 	switch c.kind {
 	case "tcp":
-		conn, err := v.cfg.Dial(ctx, "tcp", c.at)
+		conn, err := s.cfg.Dial(ctx, "tcp", c.at)
 		if err != nil {
 			return err
 		}
 		return conn.Close()
 	case "dns":
-		addrs, err := v.cfg.Resolve(ctx, c.at)
+		addrs, err := s.cfg.Resolve(ctx, c.at)
 		if err == nil && len(addrs) == 0 {
 			err = errors.New("no addresses")
 		}
 		return err
 	}
-	o := v.checker.Check(ctx, probe.Request{Relay: monitor.RelayURL(c.at)})
+	o := s.checker.Check(ctx, probe.Request{Relay: monitor.RelayURL(c.at)})
 	// Whatever answered, our network carried it.
 	if o.Outcome.Success() || o.Outcome == monitor.OutcomeRestricted ||
 		(o.Outcome == monitor.OutcomeFailed && o.Stage >= monitor.StageUpgrade && o.HTTPStatus != 0) {

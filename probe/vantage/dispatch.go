@@ -32,12 +32,14 @@ func (l *loop) dispatch(now time.Time) (wake time.Time) {
 			l.expire(w, now)
 		case w.lane == nil:
 			l.skip(w, monitor.CauseNoProxy, fmt.Sprintf("this vantage has no proxy for %s relays", relay.Network()), now)
-			l.plan(w, now.Add(max(unreachableEvery, l.v.cfg.Cadence.Interval)))
+			l.plan(w, now.Add(max(unreachableEvery, l.set.cfg.Cadence.Interval)))
+		case w.paused(now):
+			l.rest(w, now)
 		default:
 			w.phase = waiting
 			// The next slot of most relays; those that fail or return have
 			// earlier ones, but any look at them is worth having.
-			w.latest = now.Add(l.v.cfg.Cadence.Interval)
+			w.latest = now.Add(l.set.cfg.Cadence.Interval)
 			l.enqueue(w, false)
 		}
 	}
@@ -172,7 +174,24 @@ func (l *loop) expire(w *watched, now time.Time) {
 		return
 	}
 	l.skip(w, monitor.CauseOverload, fmt.Sprintf("it was due for %s, but there was no room for its probe in time", now.Sub(w.due).Round(time.Second)), now)
-	l.plan(w, l.v.cfg.Cadence.Next(w.record, w.record, w.relay, l.v.cfg.Name, w.task, monitor.OutcomeSkipped, 0, now))
+	l.planSkipped(w, now)
+}
+
+// rest leaves w alone at a time at which it would have been probed. It comes
+// back at each slot, so at the first one after the pause it is probed.
+func (l *loop) rest(w *watched, now time.Time) {
+	l.skipPaused(w, now)
+	l.planSkipped(w, now)
+}
+
+func (l *loop) skipPaused(w *watched, now time.Time) {
+	l.skip(w, monitor.CausePaused, "an operator paused it until "+w.task.PausedUntil.UTC().Format(time.RFC3339), now)
+}
+
+// planSkipped plans w anew after a slot at which it was not measured.
+func (l *loop) planSkipped(w *watched, now time.Time) {
+	w.basis = basis{at: now, before: w.record, outcome: monitor.OutcomeSkipped}
+	l.plan(w, l.next(w, 0, now))
 }
 
 // skip reports that w was not measured.
@@ -185,7 +204,7 @@ func (l *loop) skip(w *watched, cause monitor.Cause, evidence string, now time.T
 }
 
 func (l *loop) report(w *watched, o monitor.Observation) {
-	o.Vantage = l.v.cfg.Name
+	o.Vantage = l.v.name
 	if !l.v.outbox.add(o, batchSize) {
 		w.infoRead = time.Time{}
 	}
@@ -198,6 +217,8 @@ func (l *loop) hurry(relays []monitor.RelayURL, now time.Time) {
 		switch {
 		case w == nil || w.removed || w.lane == nil:
 			l.notStarted++
+		case w.paused(now):
+			l.skipPaused(w, now)
 		case now.Before(w.quiet):
 			l.skip(w, monitor.CauseRateLimited, fmt.Sprintf("the relay asked not to be asked before %s", w.quiet.UTC().Format(time.RFC3339)), now)
 		case w.phase == planned:
@@ -225,10 +246,11 @@ func (l *loop) start(w *watched, ks []place, now time.Time) {
 	l.flying++
 	req := probe.Request{
 		Relay:       w.relay,
-		Info:        l.v.cfg.Cadence.InfoDue(w.relay, l.v.cfg.Name, w.infoRead, now),
+		Info:        l.set.cfg.Cadence.InfoDue(w.relay, l.v.name, w.infoRead, now),
 		LastOutcome: w.outcome,
 	}
 	r := result{w: w, info: req.Info, places: ks, addr: w.addr, begun: l.v.lag.mark(time.Now())}
+	set := l.v.share(l.set)
 	clearnet := w.lane.network == monitor.Clearnet
 	go func() {
 		req.Admit = func(_ context.Context, addr netip.Addr) (func(), bool) {
@@ -246,7 +268,8 @@ func (l *loop) start(w *watched, ks []place, now time.Time) {
 			r.places = append(r.places, more...)
 			return nil, true
 		}
-		r.obs = l.v.checker.Check(l.probes, req)
+		r.obs = set.checker.Check(l.probes, req)
+		l.v.done(set)
 		select {
 		case l.results <- r:
 		case <-l.gone:
@@ -272,9 +295,12 @@ func (l *loop) finish(r result) {
 		// Its name turned out to belong to a place that is full: it waits
 		// there like the others.
 		w.phase = waiting
-		if now.Before(w.latest) {
+		switch {
+		case w.paused(now):
+			l.rest(w, now)
+		case now.Before(w.latest):
 			l.enqueue(w, true)
-		} else {
+		default:
 			l.expire(w, now)
 		}
 		return
@@ -292,11 +318,12 @@ func (l *loop) finish(r result) {
 	before := w.record
 	if o.Outcome.Measured() {
 		w.outcome = o.Outcome
-		w.record, _ = l.v.cfg.Liveness.Step(before, l.observer, w.relay, o.Outcome, o.Start, o.At)
+		w.record, _ = l.set.cfg.Liveness.Step(before, l.observer, w.relay, o.Outcome, o.Start, o.At)
 		l.watchSpike(w, before, o, now)
 	}
 	w.quiet = time.Time{}
-	next := l.v.cfg.Cadence.Next(before, w.record, w.relay, l.v.cfg.Name, w.task, o.Outcome, o.RetryAfter, now)
+	w.basis = basis{at: now, before: before, outcome: o.Outcome, retry: o.RetryAfter}
+	next := l.next(w, o.RetryAfter, now)
 	if o.RetryAfter > 0 {
 		w.quiet = earlier(next, now.Add(o.RetryAfter))
 	}

@@ -14,4 +14,8 @@
 // relay is. It never writes to disk and keeps nothing global, so that a process
 // may run several vantages, each with a Checker that has a source address of
 // its own.
+//
+// Its configuration and Checker may be replaced while it runs (Configure). The
+// loop is the only one that knows the schedule, so it takes the new ones over
+// itself; what is in flight ends under the old ones.
 package vantage

@@ -18,6 +18,7 @@ const giveUp = 3 * time.Second
 // move along. Times that say how often we look at ourselves are monotonic.
 type loop struct {
 	v      *Vantage
+	set    *setup          // that it works by
 	probes context.Context // of the probes
 
 	tasks    chan monitor.Tasks
@@ -66,8 +67,9 @@ type result struct {
 
 func newLoop(v *Vantage, probes context.Context) *loop {
 	now := wall()
+	set := v.enter()
 	l := &loop{
-		v: v, probes: probes,
+		v: v, set: set, probes: probes,
 		tasks:    make(chan monitor.Tasks),
 		canaries: make(chan canaryRound),
 		expedite: make(chan []monitor.RelayURL),
@@ -76,11 +78,11 @@ func newLoop(v *Vantage, probes context.Context) *loop {
 		relays:   map[monitor.RelayURL]*watched{},
 		observer: monitor.NewObserver(now),
 		lanes:    map[monitor.Network]*lane{},
-		permits:  newPermits(v.cfg.PerIP, v.cfg.PerSubnet),
-		pace:     newPacer(v.cfg.Rate, now),
+		permits:  newPermits(set.cfg.PerIP, set.cfg.PerSubnet),
+		pace:     newPacer(set.cfg.Rate, now),
 	}
 	for _, n := range []monitor.Network{monitor.Clearnet, monitor.Tor, monitor.I2P, monitor.Loki} {
-		if limit, ok := v.cfg.Networks[n]; ok {
+		if limit, ok := set.cfg.Networks[n]; ok {
 			l.lanes[n] = &lane{network: n, limit: limit, urgent: list.New(), ready: list.New()}
 			l.networks = append(l.networks, l.lanes[n])
 		}
@@ -115,7 +117,12 @@ func (l *loop) run(ctx context.Context) {
 		case urls := <-l.expedite:
 			l.hurry(urls, wall())
 		case r := <-l.canaries:
-			l.canaryRound(r, wall())
+			l.adopt(wall()) // which this round may have been the first to know of
+			if r.of == l.set {
+				l.canaryRound(r, wall())
+			}
+		case <-l.set.replaced:
+			l.adopt(wall())
 		}
 	}
 }
@@ -137,7 +144,7 @@ func (l *loop) finishAll() {
 func (l *loop) drain(endProbes context.CancelFunc) {
 	defer l.publish()
 	defer close(l.gone)
-	limit := time.NewTimer(l.v.cfg.DrainLimit)
+	limit := time.NewTimer(l.v.drainLimit)
 	defer limit.Stop()
 	ended := false
 	for l.flying > 0 {
@@ -172,19 +179,23 @@ func (l *loop) setTasks(tasks []monitor.Task, now time.Time) {
 			fresh++
 		}
 	}
-	first := l.v.cfg.Cadence
+	first := l.set.cfg.Cadence
 	first.FirstWithin = min(first.FirstWithin, time.Duration(fresh)*firstPace)
 	for _, t := range tasks {
 		w := l.relays[t.Relay]
 		if w == nil {
 			w = newWatched(t, l.lanes[t.Relay.Network()])
 			l.relays[t.Relay] = w
-			l.plan(w, first.First(w.relay, l.v.cfg.Name, t, now))
+			l.plan(w, first.First(w.relay, l.v.name, t, now))
 		}
 		promoted := w.task.Candidate && !t.Candidate
 		w.task, w.round, w.removed = t, l.round, false
-		if promoted && w.phase == planned {
+		switch {
+		case promoted && w.phase == planned:
 			l.sooner(w, l.again(w, now))
+		case w.phase == waiting && w.paused(now):
+			l.unqueue(w)
+			l.rest(w, now)
 		}
 	}
 	for _, w := range l.relays {
@@ -200,11 +211,11 @@ func (l *loop) setTasks(tasks []monitor.Task, now time.Time) {
 
 // again is when w would be due by its record and last outcome alone.
 func (l *loop) again(w *watched, now time.Time) time.Time {
-	c := l.v.cfg.Cadence
+	c := l.set.cfg.Cadence
 	if w.outcome == monitor.OutcomeNone {
-		return c.First(w.relay, l.v.cfg.Name, w.task, now)
+		return c.First(w.relay, l.v.name, w.task, now)
 	}
-	return c.Next(w.record, w.record, w.relay, l.v.cfg.Name, w.task, w.outcome, 0, now)
+	return c.Next(w.record, w.record, w.relay, l.v.name, w.task, w.outcome, 0, now)
 }
 
 // sooner moves a planned probe forward to at, but not into a time in which the

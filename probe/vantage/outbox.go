@@ -15,10 +15,10 @@ const maxInfoBytes = 32 << 20
 // every 5 min) 100 000 observations are ten minutes and about 60 MB. Safe for
 // concurrent use.
 type outbox struct {
-	limit int
-	full  chan struct{} // told when a whole batch waits; holds one
+	full chan struct{} // told when a whole batch waits; holds one
 
 	mu         sync.Mutex
+	limit      int
 	queue      []monitor.Observation // from head on
 	head       int
 	infoBytes  int
@@ -61,6 +61,17 @@ func (b *outbox) add(o monitor.Observation, batch int) (infoKept bool) {
 		}
 	}
 	return infoKept
+}
+
+// bound changes how many observations may wait.
+func (b *outbox) bound(limit int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit = limit
+	if n := len(b.queue) - b.head - limit; n > 0 {
+		b.drop(n)
+		b.dropped += uint64(n)
+	}
 }
 
 // drop forgets the n oldest.

@@ -95,6 +95,9 @@ func newPacer(fixed float64, now time.Time) *pacer {
 	return p
 }
 
+// set changes the configured rate; demand makes it count.
+func (p *pacer) set(fixed float64) { p.fixed = fixed }
+
 // demand tells how many starts a second the schedule needs, and how many relays
 // are due already and wait: these are caught up with within a minute.
 func (p *pacer) demand(need float64, backlog int, now time.Time) {

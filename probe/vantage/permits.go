@@ -36,10 +36,9 @@ func places(addr netip.Addr, host string) []place {
 //
 // Only claim may be called from other goroutines than the loop's.
 type permits struct {
+	mu               sync.Mutex
 	perIP, perSubnet int
-
-	mu   sync.Mutex
-	held map[place]int
+	held             map[place]int
 
 	queues  map[place]*list.List // of *watched; the loop's alone
 	waiting int
@@ -49,11 +48,25 @@ func newPermits(perIP, perSubnet int) *permits {
 	return &permits{perIP: perIP, perSubnet: perSubnet, held: map[place]int{}, queues: map[place]*list.List{}}
 }
 
+// limit is for those that hold mu.
 func (p *permits) limit(k place) int {
 	if k.host != "" || k.prefix.IsSingleIP() {
 		return p.perIP
 	}
 	return p.perSubnet
+}
+
+// bound changes how many permits there are at each place, and returns the relays
+// that may try again.
+func (p *permits) bound(perIP, perSubnet int) []*watched {
+	p.mu.Lock()
+	p.perIP, p.perSubnet = perIP, perSubnet
+	p.mu.Unlock()
+	var woken []*watched
+	for k := range p.queues {
+		woken = append(woken, p.wake(k)...)
+	}
+	return woken
 }
 
 // blocked returns the first of ks that is full.

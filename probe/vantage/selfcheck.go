@@ -130,8 +130,8 @@ func (l *loop) checkResources() {
 		l.impair(monitor.ImpairedDescriptors, float64(used) > fullShare*float64(limit), wall(),
 			fmt.Sprintf("%d of %d file descriptors are open: raise the limit (ulimit -n, LimitNOFILE) or lower probe.concurrency", used, limit))
 	}
-	l.impair(monitor.ImpairedRoots, !l.v.checker.HasRoots(), wall(),
-		"there are no CA roots, every wss relay would look untrusted: install ca-certificates or set probe.tls_ca_file, then restart")
+	l.impair(monitor.ImpairedRoots, !l.set.checker.HasRoots(), wall(),
+		"there are no CA roots, every wss relay would look untrusted: set probe.tls_ca_file, or install ca-certificates and restart")
 }
 
 func (l *loop) canaryRound(r canaryRound, now time.Time) {
@@ -143,6 +143,17 @@ func (l *loop) canaryRound(r canaryRound, now time.Time) {
 	}
 	l.observer.SetNetworkAvailable(!c.down, now)
 	l.impair(monitor.ImpairedNetwork, c.down, c.since, "no canary answers: "+r.problem)
+}
+
+// noCanaries makes the network count as available: nobody asks any more.
+func (l *loop) noCanaries(now time.Time) {
+	c := &l.self.canary
+	if !c.down {
+		return
+	}
+	c.down = false
+	l.observer.SetNetworkAvailable(true, now)
+	l.impair(monitor.ImpairedNetwork, false, now, "")
 }
 
 // watchSpike counts a measured probe of a relay that was online here. While the
@@ -180,18 +191,18 @@ func (l *loop) impair(i monitor.Impairment, on bool, began time.Time, why string
 // recovered applies S26 to our own records, as the core will to its own, and
 // tells the core.
 func (l *loop) recovered(i monitor.Impairment, since, now time.Time) {
-	c := l.v.cfg.Cadence
+	c := l.set.cfg.Cadence
 	if i != monitor.ImpairedNetwork { // for which the observer has seen it already
 		l.observer.Recovered(now)
 	}
 	for _, w := range l.relays {
-		r := l.v.cfg.Liveness.Recover(w.record, since, now)
+		r := l.set.cfg.Liveness.Recover(w.record, since, now)
 		if r == w.record {
 			continue
 		}
 		w.record = r
 		if w.phase == planned {
-			l.sooner(w, c.Next(r, r, w.relay, l.v.cfg.Name, w.task, monitor.OutcomeSkipped, 0, now))
+			l.sooner(w, c.Next(r, r, w.relay, l.v.name, w.task, monitor.OutcomeSkipped, 0, now))
 		}
 	}
 	l.v.outbox.recovered(monitor.Recovery{Impairment: i, Since: since, At: now})
@@ -258,7 +269,7 @@ func (l *loop) replan() {
 	}
 	// The busiest slice, and not the mean: a first pass must not grow slower as
 	// it gets on.
-	need := max(float64(slices.Max(due[:]))/demandSlice.Seconds(), float64(reachable)/l.v.cfg.Cadence.Interval.Seconds())
+	need := max(float64(slices.Max(due[:]))/demandSlice.Seconds(), float64(reachable)/l.set.cfg.Cadence.Interval.Seconds())
 	// Expedited probes live within the budget, they do not raise it.
 	ready, _ := l.backlog()
 	l.pace.demand(need, ready, now)

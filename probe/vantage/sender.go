@@ -48,7 +48,7 @@ func (s *sender) run(ctx context.Context, closing <-chan struct{}, expedite chan
 		case <-flushed:
 			return
 		}
-		t := time.NewTimer(s.v.cfg.FlushLimit)
+		t := time.NewTimer(s.v.flushLimit)
 		defer t.Stop()
 		select {
 		case <-t.C:
@@ -62,7 +62,7 @@ func (s *sender) run(ctx context.Context, closing <-chan struct{}, expedite chan
 }
 
 func (s *sender) loop(ctx context.Context, closing <-chan struct{}, expedite chan<- []monitor.RelayURL) {
-	wait := s.v.cfg.BatchEvery
+	wait := s.v.batchEvery()
 	backoff := retryFirst
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -86,7 +86,7 @@ func (s *sender) loop(ctx context.Context, closing <-chan struct{}, expedite cha
 				s.log.Info("core reached again", "queued", s.v.outbox.len())
 			}
 			s.failing, backoff = false, retryFirst
-			wait = s.v.cfg.BatchEvery
+			wait = s.v.batchEvery()
 			if s.v.outbox.len() >= batchSize {
 				wait = 0
 			}
@@ -137,7 +137,7 @@ func (s *sender) send(ctx context.Context) (monitor.Answer, error) {
 	}
 	if s.batch == nil {
 		obs, recs := s.v.outbox.take(batchSize)
-		s.batch = &monitor.Batch{Vantage: s.v.cfg.Name, Seq: s.next, Observations: obs, Recoveries: recs}
+		s.batch = &monitor.Batch{Vantage: s.v.name, Seq: s.next, Observations: obs, Recoveries: recs}
 		s.tried = false
 	}
 	b := *s.batch
@@ -174,7 +174,7 @@ func (s *sender) resume(ctx context.Context) error {
 func (s *sender) lastSeq(ctx context.Context) (uint64, error) {
 	call, cancel := context.WithTimeout(ctx, deliverLimit)
 	defer cancel()
-	tasks, err := s.v.core.Tasks(call, s.v.cfg.Name, s.v.version.Load())
+	tasks, err := s.v.core.Tasks(call, s.v.name, s.v.version.Load())
 	if err != nil {
 		return 0, fmt.Errorf("ask for the last batch: %w", err)
 	}

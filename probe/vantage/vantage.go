@@ -71,6 +71,12 @@ type Config struct {
 	// (0 = 12 s), FlushLimit how long for the core to take what is left
 	// (0 = 5 s).
 	DrainLimit, FlushLimit time.Duration
+
+	// Release, when set, is called once: when nothing uses the Checker and the
+	// functions of this Config any more, which is after another Config has
+	// replaced it, or Run is over, and the last probe under it has ended. It must
+	// not block, nor call the vantage.
+	Release func()
 }
 
 // tasksEvery is how often the core is asked for changes.
@@ -152,10 +158,14 @@ func (c *Config) fill() error {
 
 // Vantage is one vantage point. New makes it, Run runs it once.
 type Vantage struct {
-	cfg     Config
-	checker Checker
-	core    Core
-	log     *slog.Logger
+	name                   string
+	drainLimit, flushLimit time.Duration
+	core                   Core
+	log                    *slog.Logger
+
+	setupMu sync.Mutex
+	setup   *setup // the present one
+	ended   bool   // Run is over
 
 	// What we measure ourselves with; tests put their own in.
 	clocks      func(origin time.Time) reading
@@ -182,7 +192,8 @@ func New(cfg Config, checker Checker, core Core, log *slog.Logger) (*Vantage, er
 		return nil, err
 	}
 	v := &Vantage{
-		cfg: cfg, checker: checker, core: core, log: log.With("vantage", cfg.Name),
+		name: cfg.Name, drainLimit: cfg.DrainLimit, flushLimit: cfg.FlushLimit,
+		setup: newSetup(cfg, checker), core: core, log: log.With("vantage", cfg.Name),
 		clocks: readClocks, cpu: cpuTime, descriptors: descriptors,
 		latency: newSchedLatency().read,
 		lag:     newLagMeter(time.Now()),
@@ -209,15 +220,15 @@ func (v *Vantage) Run(ctx context.Context) error {
 	defer endProbes()
 
 	l := newLoop(v, probes)
+	defer v.end()
+	defer func() { v.done(l.set) }()
 	closing := make(chan struct{})
 	v.lag.start(time.Now())
 	meterCtx, stopMeter := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMeter()
 	helpers.Go(func() { v.lag.run(meterCtx) })
 	helpers.Go(func() { v.pollTasks(helpersCtx, l.tasks) })
-	if len(v.cfg.Canaries) > 0 {
-		helpers.Go(func() { v.watchCanaries(helpersCtx, l.canaries) })
-	}
+	helpers.Go(func() { v.watchCanaries(helpersCtx, l.canaries) })
 	delivery.Go(func() { v.sender.run(ctx, closing, l.expedite) })
 
 	l.run(ctx)
@@ -236,7 +247,7 @@ func (v *Vantage) pollTasks(ctx context.Context, changes chan<- monitor.Tasks) {
 	failing := false
 	for {
 		call, cancel := context.WithTimeout(ctx, deliverLimit)
-		tasks, err := v.core.Tasks(call, v.cfg.Name, v.version.Load())
+		tasks, err := v.core.Tasks(call, v.name, v.version.Load())
 		cancel()
 		switch {
 		case ctx.Err() != nil:
@@ -263,22 +274,44 @@ func (v *Vantage) pollTasks(ctx context.Context, changes chan<- monitor.Tasks) {
 	}
 }
 
-// watchCanaries asks the canaries at once and then every SelfCheckEvery.
+// watchCanaries asks the canaries at once and then every SelfCheckEvery; those
+// of another configuration at once again.
 func (v *Vantage) watchCanaries(ctx context.Context, rounds chan<- canaryRound) {
+	for ctx.Err() == nil {
+		s := v.enter()
+		v.watchThese(ctx, s, rounds)
+		v.done(s)
+	}
+}
+
+// watchThese asks the canaries of s until ctx ends or s is replaced.
+func (v *Vantage) watchThese(ctx context.Context, s *setup, rounds chan<- canaryRound) {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	if len(s.cfg.Canaries) == 0 {
+		next.Stop()
+	}
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.replaced:
+			return
+		case <-next.C:
+		}
 		began := time.Now()
-		r := v.askCanaries(ctx)
+		r := s.askCanaries(ctx)
 		if ctx.Err() != nil {
 			return // an end of ours is no failure of theirs
 		}
 		select {
 		case rounds <- r:
+		case <-s.replaced:
+			return
 		case <-ctx.Done():
 			return
 		}
-		if !pause(ctx, max(0, v.cfg.SelfCheckEvery-time.Since(began))) {
-			return
-		}
+		next.Reset(max(0, s.cfg.SelfCheckEvery-time.Since(began)))
 	}
 }
 

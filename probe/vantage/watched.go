@@ -32,6 +32,7 @@ type watched struct {
 	open     time.Duration   // how long it usually takes to open, 0 = not known
 	quiet    time.Time       // it asked us to stay away until then
 
+	basis  basis // of due, as far as that is no first look
 	phase  phase
 	due    time.Time // of the next probe, or of the one that waits or is in flight
 	latest time.Time // waiting: not started by then, it is given up
@@ -54,6 +55,9 @@ func newWatched(t monitor.Task, n *lane) *watched {
 	return w
 }
 
+// paused reports whether an operator wants it left alone now.
+func (w *watched) paused(now time.Time) bool { return now.Before(w.task.PausedUntil) }
+
 // places are what a probe of w occupies, as far as known beforehand.
 func (w *watched) places() []place { return places(w.addr, w.relay.Host()) }
 
@@ -67,10 +71,11 @@ func (w *watched) target() place {
 
 // shift moves all its times along with a clock that was set.
 func (w *watched) shift(d time.Duration) {
-	r := &w.record
+	r, b := &w.record, &w.basis.before
 	for _, t := range []*time.Time{
-		&w.infoRead, &w.quiet, &w.due, &w.latest, &w.plan,
+		&w.infoRead, &w.quiet, &w.due, &w.latest, &w.plan, &w.basis.at,
 		&r.FirstFailure, &r.LastFailure, &r.LastSuccess, &r.BackoffUntil, &r.SessionSuccess, &r.OnlineSince,
+		&b.FirstFailure, &b.LastFailure, &b.LastSuccess, &b.BackoffUntil, &b.SessionSuccess, &b.OnlineSince,
 	} {
 		if !t.IsZero() {
 			*t = t.Add(d)
