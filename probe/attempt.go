@@ -207,12 +207,21 @@ func (a *attempt) resolve(ctx context.Context) bool {
 	var addrs []netip.Addr
 	if ip, err := netip.ParseAddr(a.to.host); err == nil {
 		addrs = []netip.Addr{ip}
+		if a.traced() {
+			a.note(monitor.StageDNS, "%s is an address: there is nothing to ask", ip)
+		}
 	} else {
 		start := a.enter(monitor.StageDNS, a.c.cfg.Timeouts.DNS)
+		if a.traced() {
+			a.traceResolve()
+		}
 		rctx, cancel := context.WithDeadline(ctx, a.limit)
 		answer := a.c.resolver.resolve(rctx, a.to.host)
 		cancel()
 		a.leave(start)
+		if a.traced() {
+			a.traceAnswer(answer)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return a.cancelled()
@@ -228,6 +237,9 @@ func (a *attempt) resolve(ctx context.Context) bool {
 	}
 	a.stage = monitor.StageTCP
 	usable, why := a.c.usable(addrs)
+	if a.traced() {
+		a.traceUsable(addrs, usable)
+	}
 	if len(usable) == 0 {
 		a.obs.Address = netip.AddrPortFrom(addrs[0].Unmap(), a.to.port)
 		if errors.Is(why, errFamily) {
@@ -247,7 +259,11 @@ func (a *attempt) admit(ctx context.Context) bool {
 	start := time.Now()
 	release, ok := a.req.Admit(ctx, a.to.addrs[0].WithZone(""))
 	a.release = release
-	a.overall = a.overall.Add(time.Since(start))
+	waited := time.Since(start)
+	a.overall = a.overall.Add(waited)
+	if a.traced() && waited >= time.Millisecond {
+		a.note(a.stage, "waited %s for a permit", limitText(waited))
+	}
 	if ctx.Err() != nil {
 		return a.cancelled()
 	}
@@ -267,11 +283,17 @@ func (a *attempt) open(ctx context.Context) bool {
 	}
 	start := a.enter(monitor.StageTLS, a.c.cfg.Timeouts.TLS)
 	a.w.limit(ctx, a.limit)
+	if a.traced() {
+		a.note(a.stage, "handshake as a client of %s, classical key exchange", a.to.host)
+	}
 	facts, err := a.c.handshake(a.w, a.to.host, false)
 	if err != nil && isAlert(err) && ctx.Err() == nil {
 		// It may insist on the hybrid key exchange: once more with Go's
 		// default, all within the limit of this stage.
 		limit := a.limit
+		if a.traced() {
+			a.note(a.stage, "alert: %s; once more with the hybrid key exchange", err)
+		}
 		a.drop()
 		if !a.tcp(ctx) {
 			return false
@@ -282,6 +304,9 @@ func (a *attempt) open(ctx context.Context) bool {
 		facts, err = a.c.handshake(a.w, a.to.host, true)
 	}
 	a.leave(start)
+	if a.traced() {
+		a.traceTLS(facts, err)
+	}
 	if facts != nil {
 		a.obs.TLS = facts
 	}
@@ -317,6 +342,9 @@ func (a *attempt) tcp(ctx context.Context) bool {
 				known = f
 				a.obs.Address = addr
 			}
+			if a.traced() {
+				a.note(a.stage, "%s is not dialled: another relay found %s there %s ago", addr, f.cause, limitText(start.Sub(f.at)))
+			}
 			continue
 		}
 		addrs = append(addrs, addr)
@@ -324,12 +352,19 @@ func (a *attempt) tcp(ctx context.Context) bool {
 	if len(addrs) == 0 {
 		return a.fail(known.cause, "%s: another relay at %s found the same %s ago (%s)", a.to.host, a.obs.Address, limitText(start.Sub(known.at).Round(time.Second)), known.cause)
 	}
-	d, failed := a.c.connect(ctx, addrs, a.limit)
+	var report func(dialled, dialStep)
+	if a.traced() {
+		report = a.traceDial
+	}
+	d, failed := a.c.connect(ctx, addrs, a.limit, report)
 	a.leave(start)
 	if d.conn != nil {
 		a.obs.Address = d.addr
 		a.c.failures.forget(d.addr)
 		a.w = newWire(ctx, d.conn, &a.budget)
+		if a.traced() {
+			a.w.head = a.traceHead
+		}
 		return true
 	}
 	if ctx.Err() != nil {

@@ -84,14 +84,30 @@ type dialled struct {
 	took time.Duration
 }
 
+// dialStep is what there is to tell of an attempt to connect.
+type dialStep uint8
+
+const (
+	dialBegins dialStep = iota
+	dialEnds
+	dialTooLate // another has succeeded before
+)
+
 // connect opens a TCP connection to the first of the addresses that answers
 // before the deadline (happy eyeballs). When none does, all the attempts are
-// returned, in the order in which they ended.
-func (c *Checker) connect(ctx context.Context, addrs []netip.AddrPort, deadline time.Time) (dialled, []dialled) {
+// returned, in the order in which they ended. report, when not nil, is told of
+// each.
+func (c *Checker) connect(ctx context.Context, addrs []netip.AddrPort, deadline time.Time, report func(dialled, dialStep)) (dialled, []dialled) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	if len(addrs) == 1 {
+		if report != nil {
+			report(dialled{addr: addrs[0]}, dialBegins)
+		}
 		d := c.dial(ctx, addrs[0])
+		if report != nil {
+			report(d, dialEnds)
+		}
 		if d.err != nil {
 			return dialled{}, []dialled{d}
 		}
@@ -102,6 +118,9 @@ func (c *Checker) connect(ctx context.Context, addrs []netip.AddrPort, deadline 
 	start := func() {
 		addr := addrs[next]
 		next++
+		if report != nil {
+			report(dialled{addr: addr}, dialBegins)
+		}
 		go func() { results <- c.dial(ctx, addr) }()
 	}
 	start()
@@ -116,6 +135,9 @@ func (c *Checker) connect(ctx context.Context, addrs []netip.AddrPort, deadline 
 				timer.Reset(attemptDelay)
 			}
 		case d := <-results:
+			if report != nil {
+				report(d, dialEnds)
+			}
 			if d.err != nil {
 				failed = append(failed, d)
 				if next < len(addrs) && ctx.Err() == nil {
@@ -126,8 +148,12 @@ func (c *Checker) connect(ctx context.Context, addrs []netip.AddrPort, deadline 
 			}
 			cancel()
 			for i := len(failed) + 1; i < next; i++ { // the losers, which end now
-				if late := <-results; late.conn != nil {
+				late := <-results
+				if late.conn != nil {
 					late.conn.Close()
+				}
+				if report != nil {
+					report(late, dialTooLate)
 				}
 			}
 			return d, nil

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -62,6 +63,8 @@ type frames struct {
 	// pong is the payload of the newest ping that was not yet answered.
 	pong    [125]byte
 	pongLen int // -1 = none
+	// trace, when not nil, is told each message and control frame.
+	trace func(k TraceKind, op byte, payload []byte)
 }
 
 // done gives the buffer back; the last message is gone then.
@@ -129,6 +132,9 @@ func (f *frames) next() (op byte, msg []byte, err error) {
 			if _, err := io.ReadFull(f.w.br, p); err != nil {
 				return 0, nil, err
 			}
+			if f.trace != nil {
+				f.trace(TraceReceived, code, bytes.Clone(p)) // which leaves p on the stack
+			}
 			switch code {
 			case opClose:
 				e := &closeError{}
@@ -151,6 +157,9 @@ func (f *frames) next() (op byte, msg []byte, err error) {
 			return 0, nil, err
 		}
 		if fin {
+			if f.trace != nil {
+				f.trace(TraceReceived, op, f.msg)
+			}
 			return op, f.msg, nil
 		}
 	}
@@ -188,6 +197,9 @@ func (f *frames) flush() error {
 	}
 	var b [140]byte
 	out := appendFrame(b[:0], opPong, f.pong[:f.pongLen])
+	if f.trace != nil {
+		f.trace(TraceSent, opPong, f.pong[:f.pongLen])
+	}
 	f.pongLen = -1
 	return f.w.write(out)
 }

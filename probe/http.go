@@ -49,6 +49,9 @@ func (w *wire) readHead() (head, error) {
 			return h, err
 		}
 		left -= n
+		if w.head != nil {
+			w.head(line, n)
+		}
 		h = head{length: -1}
 		if h.status, h.minor = statusLine(line); h.status == 0 {
 			return h, errNotHTTP
@@ -60,6 +63,9 @@ func (w *wire) readHead() (head, error) {
 			}
 			if left -= n; left < 0 {
 				return h, errHead
+			}
+			if w.head != nil {
+				w.head(line, n)
 			}
 			if n <= 2 && len(line) == 0 {
 				break

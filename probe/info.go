@@ -3,6 +3,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"time"
@@ -46,6 +47,9 @@ func (a *attempt) infoFirst() time.Duration {
 func (a *attempt) infoOver(ctx context.Context, limit time.Duration) (kept bool) {
 	start := a.enter(monitor.StageInfo, limit)
 	a.rationed(func() { a.obs.Info, kept = a.askInfo(ctx, true) })
+	if a.traced() {
+		a.traceInfo(a.obs.Info)
+	}
 	a.obs.Times[monitor.StageInfo] = max(time.Since(start), 1)
 	if !kept {
 		a.drop()
@@ -67,6 +71,9 @@ func (a *attempt) infoApart(ctx context.Context) {
 	} else {
 		saved.Info = &monitor.Info{Problem: a.obs.Cause.String()}
 	}
+	if a.traced() {
+		a.traceInfo(saved.Info)
+	}
 	a.obs, a.to = saved, to
 	a.obs.Times[monitor.StageInfo] = max(time.Since(start), 1)
 }
@@ -76,6 +83,9 @@ func (a *attempt) infoApart(ctx context.Context) {
 func (a *attempt) askInfo(ctx context.Context, follow bool) (info *monitor.Info, kept bool) {
 	a.w.limit(ctx, a.limit)
 	req := append(a.requestHead(), "\r\nAccept: application/nostr+json\r\n\r\n"...)
+	if a.traced() {
+		a.traceRequest(req)
+	}
 	if err := a.w.write(req); err != nil {
 		return infoProblem(err), false
 	}
@@ -88,6 +98,14 @@ func (a *attempt) askInfo(ctx context.Context, follow bool) (info *monitor.Info,
 	}
 	buf := messages.Get().(*[]byte)
 	body, kept, err := a.w.readBody((*buf)[:0], &h, maxInfo)
+	if a.traced() {
+		if len(body) > 0 {
+			a.tell(a.stage, TraceReceived, fmt.Sprintf("body, %d bytes: %s", len(body), visible(body, maxTraced)))
+		}
+		if err != nil {
+			a.note(a.stage, "no whole body: %s", err)
+		}
+	}
 	defer func() {
 		if cap(body) <= keepMessage {
 			*buf = body[:0]
@@ -147,6 +165,9 @@ func (a *attempt) redirected(ctx context.Context, where string) *monitor.Info {
 	a.drop()
 	a.overall = limit
 	a.to = endpointOf(u)
+	if a.traced() {
+		a.note(a.stage, "redirected to %s", u)
+	}
 	if !a.resolve(ctx) || !a.open(ctx) {
 		return &monitor.Info{Problem: a.obs.Cause.String()}
 	}

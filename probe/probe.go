@@ -73,6 +73,9 @@ type Request struct {
 	// ends the probe as skipped/overload. release, when not nil, is called when
 	// the probe has closed its connections.
 	Admit func(ctx context.Context, addr netip.Addr) (release func(), ok bool)
+	// Trace, when set, is told every step as it happens, in order and by one
+	// goroutine. The probe waits for it.
+	Trace func(TraceEvent)
 }
 
 // Checker probes relays. It is safe for concurrent use.

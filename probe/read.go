@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -29,6 +30,9 @@ func (a *attempt) read(ctx context.Context) {
 	a.w.limit(ctx, a.limit)
 	f := &a.frames
 	f.w, f.pongLen = a.w, -1
+	if a.traced() {
+		f.trace = a.traceFrame
+	}
 	defer func() {
 		f.done()
 		a.drop()
@@ -84,6 +88,9 @@ func (a *attempt) read(ctx context.Context) {
 		return
 	}
 	a.leave(start)
+	if a.traced() {
+		a.note(a.stage, "no more: %s", err)
+	}
 	a.ended(ctx, got, err)
 	if readNetError(err) == netTimeout || errors.As(err, new(*closeError)) {
 		a.part(ctx, id, got.event, 0)
@@ -96,6 +103,9 @@ func (a *attempt) send(parts ...string) error {
 	msg := b[:0]
 	for _, p := range parts {
 		msg = append(msg, p...)
+	}
+	if a.traced() {
+		a.traceFrame(TraceSent, opText, bytes.Clone(msg)) // which leaves msg on the stack
 	}
 	return a.w.write(appendFrame(a.scratch[:0], opText, msg))
 }
@@ -110,8 +120,14 @@ func (a *attempt) part(ctx context.Context, id string, closeSubscription bool, w
 		var b [32]byte
 		msg := append(append(append(b[:0], `["CLOSE","`...), id...), `"]`...)
 		out = appendFrame(out, opText, msg)
+		if a.traced() {
+			a.traceFrame(TraceSent, opText, bytes.Clone(msg))
+		}
 	}
 	out = appendFrame(out, opClose, []byte{1000 >> 8, 1000 & 0xff})
+	if a.traced() {
+		a.traceFrame(TraceSent, opClose, []byte{1000 >> 8, 1000 & 0xff})
+	}
 	if a.w.write(out) == nil && wait > 0 {
 		a.w.part(ctx, until)
 	}

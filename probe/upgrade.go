@@ -23,6 +23,9 @@ const maxRetryAfter = time.Hour
 func (a *attempt) upgrade(ctx context.Context) bool {
 	h, accept, err := a.askUpgrade(ctx)
 	if a.reused && ctx.Err() == nil && readNetError(err) != netTimeout && !switched(&h, accept) && restriction(&h) == monitor.CauseNone {
+		if a.traced() {
+			a.note(a.stage, "refused over the connection that carried NIP-11: once more over a fresh one")
+		}
 		a.drop()
 		if !a.open(ctx) {
 			return false
@@ -38,6 +41,9 @@ func (a *attempt) upgrade(ctx context.Context) bool {
 	a.obs.HTTPStatus = h.status
 	if t, err := http.ParseTime(h.date); err == nil {
 		a.obs.ServerDate = t.UTC()
+		if a.traced() {
+			a.traceDate(time.Now())
+		}
 	}
 	if switched(&h, accept) {
 		t := &a.obs.Times
@@ -95,10 +101,15 @@ func (a *attempt) askUpgrade(ctx context.Context) (h head, accept string, err er
 		req = append(req, a.c.cfg.Origin...)
 	}
 	req = append(req, "\r\n\r\n"...)
-	if err := a.w.write(req); err != nil {
-		return head{}, "", err
+	if a.traced() {
+		a.traceRequest(req)
 	}
-	h, err = a.w.readHead()
+	if err = a.w.write(req); err == nil {
+		h, err = a.w.readHead()
+	}
+	if err != nil && a.traced() {
+		a.note(a.stage, "no response: %s", err)
+	}
 	return h, acceptKey(key[:]), err
 }
 

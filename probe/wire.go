@@ -29,6 +29,8 @@ type wire struct {
 	br     *bufio.Reader
 	budget *int
 	stop   func() bool // ends the watch over the context
+	// head, when not nil, is told each line of a response's head and its length.
+	head func(line []byte, n int)
 }
 
 // newWire watches ctx: when it is cancelled, all reads and writes end.
