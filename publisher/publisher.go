@@ -56,10 +56,10 @@ type Config struct {
 // Publisher decides what is signed when, and holds what is current. Its
 // methods may be called at the same time from several goroutines.
 type Publisher struct {
-	cfg Config
 	key nostr.Key
 
 	mu       sync.Mutex
+	cfg      Config
 	reports  map[monitor.RelayURL]*report
 	holders  map[string]monitor.RelayURL // who has the report, by folded URL
 	last     map[monitor.RelayURL]int64  // created_at of the newest report ever signed, also of withdrawn ones
@@ -92,16 +92,9 @@ type announced struct {
 // monitor.ErrConflict; a stored event that cannot be read or
 // verified is left out and so signed anew. A wrong cfg is a monitor.ErrInvalid.
 func New(cfg Config, key nostr.Key, stored []monitor.SignedEvent) (*Publisher, error) {
-	if err := cfg.validate(); err != nil {
+	cfg, err := cfg.ready()
+	if err != nil {
 		return nil, err
-	}
-	cfg.Checks = slices.Clone(cfg.Checks)
-	cfg.Networks = slices.Clone(cfg.Networks)
-	if cfg.SnapshotLife == 0 {
-		cfg.SnapshotLife = 4 * time.Hour
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	probe := nostr.Event{Kind: nostr.KindReport, CreatedAt: 1, Tags: nostr.Tags{{"d", "wss://self.test/"}}, Content: "é\""}
 	if err := key.Sign(&probe); err != nil {
@@ -130,6 +123,23 @@ func New(cfg Config, key nostr.Key, stored []monitor.SignedEvent) (*Publisher, e
 	return p, nil
 }
 
+// ready checks c and returns a copy of it, complete.
+func (c *Config) ready() (Config, error) {
+	if err := c.validate(); err != nil {
+		return Config{}, err
+	}
+	out := *c
+	out.Checks = slices.Clone(c.Checks)
+	out.Networks = slices.Clone(c.Networks)
+	if out.SnapshotLife == 0 {
+		out.SnapshotLife = 4 * time.Hour
+	}
+	if out.Log == nil {
+		out.Log = slog.New(slog.DiscardHandler)
+	}
+	return out, nil
+}
+
 func (c *Config) validate() error {
 	var errs []error
 	add := func(format string, a ...any) {
@@ -147,6 +157,25 @@ func (c *Config) validate() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Configure makes cfg hold for what is signed from now on: events that it
+// changes are signed anew at the next Announcements, and reports fall due by
+// the new frequency. What is signed stays as it is, also its expiration. A wrong
+// cfg is a monitor.ErrInvalid, and nothing changes. Of cfg, Log is ignored.
+func (p *Publisher) Configure(cfg Config) error {
+	cfg, err := cfg.ready()
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	cfg.Log = p.cfg.Log
+	p.cfg = cfg
+	for _, r := range p.reports {
+		r.due = p.due(r.ev)
+	}
+	return nil
 }
 
 // restore takes one event of our own from the store.
@@ -328,10 +357,15 @@ func sameSource(a, b *monitor.ReportSource) bool {
 		slices.Equal(a.DisprovedNIPs, b.DisprovedNIPs)
 }
 
-// due is when a report is to be renewed.
+// due is when a report is to be renewed: by the frequency, and well before it
+// expires if it was signed when a shorter one held.
 func (p *Publisher) due(ev *monitor.SignedEvent) time.Time {
+	every := p.cfg.Frequency
+	if !ev.Expires.IsZero() {
+		every = min(every, ev.Expires.Sub(ev.CreatedAt)/2)
+	}
 	share := dueCentre * (1 + dueSpread*(2*hashUnit(ev.D)-1))
-	return ev.CreatedAt.Add(time.Duration(share * float64(p.cfg.Frequency)))
+	return ev.CreatedAt.Add(time.Duration(share * float64(every)))
 }
 
 // current is the report on a relay, nil when there is none or it has expired.

@@ -538,6 +538,66 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
+func TestConfigure(t *testing.T) {
+	p := newPublisher(t)
+	list := sources(40, start.Add(-time.Hour))
+	first := p.Reports(start, list)
+	p.Announcements(start)
+	if len(first) != 40 {
+		t.Fatalf("%d reports", len(first))
+	}
+
+	bad := config()
+	bad.Name, bad.Frequency = "Other", 0
+	if err := p.Configure(bad); !errors.Is(err, monitor.ErrInvalid) {
+		t.Errorf("a wrong one: %v", err)
+	}
+	if n := len(p.Announcements(start.Add(time.Minute))); n != 0 {
+		t.Errorf("a wrong one made %d events change", n)
+	}
+
+	c := config()
+	c.Name, c.Contact, c.PublicURL, c.Checks = "Other", "mailto:b@example.com", "wss://other.example.com/", []string{"open"}
+	c.Frequency, c.Expiration = 20*time.Minute, 2*time.Hour
+	if err := p.Configure(c); err != nil {
+		t.Fatal(err)
+	}
+	c.Checks[0] = "dns" // the caller's own
+	now := start.Add(2 * time.Minute)
+	said := map[int]string{}
+	for _, s := range p.Announcements(now) {
+		said[s.Kind] = string(s.JSON)
+	}
+	for kind, words := range map[int][]string{
+		10166: {`["frequency","1200"]`, `["c","open"]`}, 0: {"Other", "mailto:b@example.com"}, 10002: {"wss://other.example.com/"},
+	} {
+		for _, w := range words {
+			if !strings.Contains(said[kind], w) {
+				t.Errorf("kind %d does not say %s: %s", kind, w, said[kind])
+			}
+		}
+	}
+	if n := len(p.Reports(now, list)); n != 0 {
+		t.Errorf("%d reports signed anew though none is due", n)
+	}
+	// By the new frequency all are due in 0.75 of it, and by the old one none.
+	now = start.Add(15 * time.Minute)
+	again := p.Reports(now, list)
+	if len(again) != 40 || again[0].Expires.Sub(again[0].CreatedAt) != 2*time.Hour {
+		t.Errorf("%d reports renewed, want 40 that live 2h", len(again))
+	}
+
+	// A frequency longer than the reports live: each is renewed before it
+	// expires.
+	c.Frequency, c.Expiration = 12*time.Hour, 24*time.Hour
+	if err := p.Configure(c); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(p.Reports(now.Add(90*time.Minute), list)); n != 40 {
+		t.Errorf("%d reports renewed before they expire, want 40", n)
+	}
+}
+
 // TestKeyIsNotLogged: nothing that goes wrong shows the key.
 func TestKeyIsNotLogged(t *testing.T) {
 	var log bytes.Buffer

@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,12 +48,15 @@ func benchReport(i int) nostr.Event {
 	for len(ev.Tags) < 32 {
 		ev.Tags = append(ev.Tags, nostr.Tag{"N", strconv.Itoa(len(ev.Tags))})
 	}
+	if i == 7 || i == 1507 { // what two have, however many are stored
+		ev.Tags = append(ev.Tags, nostr.Tag{"N", "9999"}, nostr.Tag{"t", "rare"})
+	}
 	ev.Content = `{"name":"a relay","description":"` + strings.Repeat("words ", 100) + `"}`
 	return ev
 }
 
 // runBenchServer serves until its standard input ends, and tells its CPU time
-// in seconds for each line that it is sent.
+// in seconds and its resident memory in bytes for each line that it is sent.
 func runBenchServer(kind string, n int) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -103,19 +108,45 @@ func runBenchServer(kind string, n int) error {
 		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {
 			return err
 		}
-		fmt.Println(float64(ru.Utime.Nano()+ru.Stime.Nano()) / 1e9)
+		rss, err := residentBytes()
+		if err != nil {
+			return err
+		}
+		fmt.Println(float64(ru.Utime.Nano()+ru.Stime.Nano())/1e9, rss)
 	}
 	return nil
 }
 
+// residentBytes is what this process holds of the machine's memory, garbage
+// that was given back not counted.
+func residentBytes() (int, error) {
+	debug.FreeOSMemory()
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, err
+	}
+	var size, resident int
+	if _, err := fmt.Sscan(string(b), &size, &resident); err != nil {
+		return 0, err
+	}
+	return resident * os.Getpagesize(), nil
+}
+
 // newFloor answers a REQ from frames encoded beforehand, knowing nothing but
-// #d and limit: the least work that sends the same bytes.
+// #d, #N, #t and limit: the least work that sends the same bytes.
 func newFloor(g *monitor.Generation) http.Handler {
-	byD := map[string][]byte{}
+	byTag := map[[2]string][][]byte{}
 	var all [][]byte
 	for i := len(g.Online) - 1; i >= 0; i-- {
-		all = append(all, g.Online[i].Report.JSON)
-		byD[g.Online[i].Report.D] = g.Online[i].Report.JSON
+		body := g.Online[i].Report.JSON
+		all = append(all, body)
+		var ev gonostr.Event
+		if err := ev.UnmarshalJSON(body); err != nil {
+			panic(err)
+		}
+		for _, t := range ev.Tags {
+			byTag[[2]string{t[0], t[1]}] = append(byTag[[2]string{t[0], t[1]}], body)
+		}
 	}
 	header := func(b []byte, n int) []byte {
 		if n < 126 {
@@ -156,6 +187,8 @@ func newFloor(g *monitor.Generation) http.Handler {
 			var req []json.RawMessage
 			var f struct {
 				D     []string `json:"#d"`
+				N     []string `json:"#N"`
+				T     []string `json:"#t"`
 				Limit *int     `json:"limit"`
 			}
 			if json.Unmarshal(p, &req) != nil || len(req) < 3 || json.Unmarshal(req[2], &f) != nil {
@@ -163,14 +196,15 @@ func newFloor(g *monitor.Generation) http.Handler {
 			}
 			prefix := append(append([]byte(`["EVENT",`), req[1]...), ',')
 			list := all
-			if f.D != nil {
-				list = nil
-				for _, d := range f.D {
-					if j := byD[d]; j != nil {
-						list = append(list, j)
+			for name, values := range map[string][]string{"d": f.D, "N": f.N, "t": f.T} {
+				if values != nil {
+					list = nil
+					for _, v := range values {
+						list = append(list, byTag[[2]string{name, v}]...)
 					}
 				}
-			} else if f.Limit != nil {
+			}
+			if f.Limit != nil {
 				list = list[:min(len(list), *f.Limit)]
 			}
 			b = b[:0]
@@ -226,7 +260,7 @@ func startServer(b *testing.B, kind string, n int) *process {
 	return p
 }
 
-func (p *process) cpu(b *testing.B) float64 {
+func (p *process) usage(b *testing.B) (cpu float64, resident int) {
 	b.Helper()
 	if _, err := io.WriteString(p.in, "\n"); err != nil {
 		b.Fatal(err)
@@ -234,11 +268,34 @@ func (p *process) cpu(b *testing.B) float64 {
 	if !p.out.Scan() {
 		b.Fatal("the server ended")
 	}
-	s, err := strconv.ParseFloat(p.out.Text(), 64)
+	if _, err := fmt.Sscan(p.out.Text(), &cpu, &resident); err != nil {
+		b.Fatal(err)
+	}
+	return cpu, resident
+}
+
+func (p *process) cpu(b *testing.B) float64 {
+	b.Helper()
+	cpu, _ := p.usage(b)
+	return cpu
+}
+
+// connect opens a WebSocket.
+func (p *process) connect(b *testing.B) (net.Conn, *bufio.Reader) {
+	b.Helper()
+	c, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return s
+	br := bufio.NewReaderSize(c, 64<<10)
+	if _, err := io.WriteString(c, strings.Replace(handshake, "WebSocket\r", "websocket\r", 1)); err != nil {
+		b.Fatal(err)
+	}
+	resp, err := http.ReadResponse(br, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		b.Fatalf("%v, %v", resp, err)
+	}
+	return c, br
 }
 
 // tally is what a load came to.
@@ -278,18 +335,7 @@ func (p *process) load(b *testing.B, clients int, d time.Duration, filter func(i
 	conns := make([]net.Conn, clients)
 	readers := make([]*bufio.Reader, clients)
 	for i := range conns {
-		c, err := net.Dial("tcp", p.addr)
-		if err != nil {
-			b.Fatal(err)
-		}
-		conns[i], readers[i] = c, bufio.NewReaderSize(c, 64<<10)
-		if _, err := io.WriteString(c, strings.Replace(handshake, "WebSocket\r", "websocket\r", 1)); err != nil {
-			b.Fatal(err)
-		}
-		resp, err := http.ReadResponse(readers[i], nil)
-		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
-			b.Fatalf("%v, %v", resp, err)
-		}
+		conns[i], readers[i] = p.connect(b)
 	}
 	before := p.cpu(b)
 	start := time.Now()
@@ -422,4 +468,129 @@ func BenchmarkP5FullList(b *testing.B) {
 	b.ReportMetric(l.requestRate(), "floor-lists/s")
 	b.ReportMetric(1000*m.cpuRequest(), "cpu-ms/list")
 	b.ReportMetric(m.cpuRequest()/l.cpuRequest(), "×floor-cpu")
+}
+
+// BenchmarkP5RareTags: what two of 3 000 and of 30 000 have, by #N and by #t
+// beside a tag that all have; the bar is that of #d, within 2 × of each other.
+func BenchmarkP5RareTags(b *testing.B) {
+	small, large, least := startServer(b, ours, 3000), startServer(b, ours, 30000), startServer(b, floor, 30000)
+	filters := []string{`{"kinds":[30166],"#N":["9999"]}`, `{"kinds":[30166],"#t":["rare"],"limit":500}`}
+	both := func(i int) string { return filters[i%2] }
+	var s, l, f tally
+	for b.Loop() {
+		s.add(small.load(b, benchClients, benchSlice, both))
+		l.add(large.load(b, benchClients, benchSlice, both))
+		f.add(least.load(b, benchClients, benchSlice, both))
+	}
+	for _, t := range []tally{s, l, f} {
+		if t.events != 2*t.requests {
+			b.Fatalf("%d events in %d answers", t.events, t.requests)
+		}
+	}
+	b.ReportMetric(s.requestRate(), "look-ups/s-at-3000")
+	b.ReportMetric(l.requestRate(), "look-ups/s-at-30000")
+	b.ReportMetric(f.requestRate(), "floor-look-ups/s")
+	b.ReportMetric(s.requestRate()/l.requestRate(), "×3000/30000")
+	b.ReportMetric(l.cpuRequest()/f.cpuRequest(), "×floor-cpu")
+}
+
+// BenchmarkP6Idle: what a thousand subscribers cost that have read the whole
+// list of 1 500 and wait for what is new; the bar is 100 MB (reports.md 19). It
+// is the resident memory of the server's process, before and with them.
+func BenchmarkP6Idle(b *testing.B) {
+	const clients = 1000
+	p := startServer(b, ours, 1500)
+	var most int
+	for b.Loop() {
+		_, before := p.usage(b)
+		conns := make([]net.Conn, clients)
+		for i := range conns {
+			c, br := p.connect(b)
+			conns[i] = c
+			if _, err := c.Write(benchFrame("x", `{"kinds":[30166]}`)); err != nil {
+				b.Fatal(err)
+			}
+			if n, err := readAnswer(br); err != nil || n != 1500 {
+				b.Fatalf("%d events, %v", n, err)
+			}
+		}
+		_, with := p.usage(b)
+		most = max(most, with-before)
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}
+	b.ReportMetric(float64(most)/1e6, "MB/1000-subscribers")
+	if most > 100e6 {
+		b.Errorf("a thousand idle subscribers cost %d MB, more than 100", most/1e6)
+	}
+}
+
+// BenchmarkP6Stalled: how long the slowest of ten readers waits for what a
+// generation brings, alone and beside a subscriber that asked for the whole
+// list again and again and reads nothing; the bar is 100 ms more.
+func BenchmarkP6Stalled(b *testing.B) {
+	const n, readers = 3000, 10
+	s := serve(b, relay.Options{})
+	now := time.Now()
+	g := generation(b, n, now.Add(-time.Hour), unsigned)
+	s.Update(g)
+	var subs []*raw
+	for range readers {
+		r := s.dialRaw(b, frame(0x81, -1, `["REQ","r",{"kinds":[30166],"limit":0}]`))
+		r.next(b)
+		subs = append(subs, r)
+	}
+	round := 0
+	// Eleven reports a second are a steady state of 40 000 relays.
+	push := func() time.Duration {
+		round++
+		g = with(g, func(g *monitor.Generation) {
+			for k := range 11 {
+				i := (round*11 + k) % n
+				g.Online[i].Report = unsigned(b, report(i, now.Add(time.Duration(round)*time.Second)))
+			}
+		})
+		var wg sync.WaitGroup
+		took := make([]time.Duration, readers)
+		start := time.Now()
+		for i, r := range subs {
+			wg.Go(func() {
+				for range 11 {
+					if _, _, err := r.read(); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+				took[i] = time.Since(start)
+			})
+		}
+		s.Update(g)
+		wg.Wait()
+		return slices.Max(took)
+	}
+	var alone, beside []time.Duration
+	for b.Loop() {
+		for range 20 {
+			alone = append(alone, push())
+		}
+		ask := frame(0x81, -1, `["REQ","a",{"kinds":[30166]}]`)
+		stalled := s.dialRaw(b, bytes.Repeat(ask, 20))
+		stalled.next(b) // it is being answered, and reads no further
+		for range 20 {
+			beside = append(beside, push())
+		}
+		if st := s.Stats(); st.Connections != readers+1 {
+			b.Fatalf("%d connections, want that of the stalled one too", st.Connections)
+		}
+		_ = stalled.Close()
+		eventually(b, "it is forgotten", func() bool { return s.Stats().Connections == readers })
+	}
+	slices.Sort(alone)
+	slices.Sort(beside)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	b.ReportMetric(ms(alone[len(alone)/2]), "ms-alone-p50")
+	b.ReportMetric(ms(alone[len(alone)-1]), "ms-alone-max")
+	b.ReportMetric(ms(beside[len(beside)/2]), "ms-beside-p50")
+	b.ReportMetric(ms(beside[len(beside)-1]), "ms-beside-max")
 }

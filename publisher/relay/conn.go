@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -41,7 +42,9 @@ var (
 // Write takes turns with what the relay sends by itself.
 type conn struct {
 	net.Conn
-	relay *Relay
+	relay   *Relay
+	addr    netip.Addr // of the client
+	visitor *visitor   // the same, for its limits
 
 	// Reading: only khatru's reading goroutine.
 	in        *bufio.Reader
@@ -78,8 +81,8 @@ type live struct {
 	ev  *event
 }
 
-func newConn(c net.Conn, ahead []byte, r *Relay) *conn {
-	out := &conn{Conn: c, relay: r, leftover: ahead, turn: make(chan struct{}, 1), subs: map[string]*subscription{}}
+func newConn(c net.Conn, ahead []byte, r *Relay, addr netip.Addr, v *visitor) *conn {
+	out := &conn{Conn: c, relay: r, addr: addr, visitor: v, leftover: ahead, turn: make(chan struct{}, 1), subs: map[string]*subscription{}}
 	out.in = bufio.NewReaderSize(rawReader{out}, 2048)
 	return out
 }

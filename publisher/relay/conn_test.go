@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -48,6 +49,12 @@ func clientFrame(first byte, payload string) []byte {
 	return b
 }
 
+// testConn is a connection of a client that is not exempt.
+func testConn(c net.Conn, ahead []byte, r *Relay) *conn {
+	addr := netip.MustParseAddr("192.0.2.1")
+	return newConn(c, ahead, r, addr, r.limits.connect(visitorKey(addr), -1, time.Now()))
+}
+
 func testRelay(t testing.TB, log io.Writer) *Relay {
 	t.Helper()
 	r, err := New(Options{Log: slog.New(slog.NewTextHandler(log, nil))})
@@ -83,7 +90,7 @@ func FuzzFrames(f *testing.F) {
 		var log bytes.Buffer
 		r := testRelay(t, &log)
 		p := &pipe{}
-		c := newConn(p, sent, r)
+		c := testConn(p, sent, r)
 		if !r.remember(c) {
 			t.Fatal("closing")
 		}
@@ -117,8 +124,9 @@ func TestPanic(t *testing.T) {
 	var log bytes.Buffer
 	r := testRelay(t, &log)
 	bad, good := &pipe{}, &pipe{}
-	c := newConn(bad, clientFrame(0x81, `["REQ","a",{}]`), r)
-	c.relay = &Relay{log: r.log, maxSubs: 50} // no index: the query panics
+	c := testConn(bad, clientFrame(0x81, `["REQ","a",{}]`), r)
+	c.relay = &Relay{log: r.log, limits: r.limits} // no index: the query panics
+	c.relay.settings.Store(r.settings.Load())
 	if _, err := io.ReadAll(c); err == nil {
 		t.Error("the connection goes on")
 	}
@@ -128,7 +136,7 @@ func TestPanic(t *testing.T) {
 	if !strings.Contains(log.String(), "panicked") {
 		t.Errorf("the log says %q", log.String())
 	}
-	if _, err := io.ReadAll(newConn(good, clientFrame(0x81, `["REQ","a",{}]`), r)); err != nil {
+	if _, err := io.ReadAll(testConn(good, clientFrame(0x81, `["REQ","a",{}]`), r)); err != nil {
 		t.Error(err)
 	}
 	if !strings.Contains(good.written.String(), `["EOSE","a"]`) {
@@ -159,7 +167,7 @@ func TestKhatruRefuses(t *testing.T) {
 func TestExpiryWhileQueued(t *testing.T) {
 	r := testRelay(t, io.Discard)
 	p := &pipe{}
-	c := newConn(p, nil, r)
+	c := testConn(p, nil, r)
 	s := &subscription{prefix: []byte(`["EVENT","a",`)}
 	now := time.Now().Unix()
 	err := c.send(func(w *writer) error {
@@ -190,7 +198,7 @@ func TestPushOnce(t *testing.T) {
 	evs := []*event{{source: &monitor.SignedEvent{JSON: []byte(`7`)}}}
 	for version, want := range map[uint64]string{4: `["EVENT","a",7]`, 5: ``, 6: ``} {
 		p := &pipe{}
-		c := newConn(p, nil, r)
+		c := testConn(p, nil, r)
 		c.subscribe("a", &subscription{prefix: []byte(`["EVENT","a",`), filters: []filter{f}, version: version})
 		c.push(evs, 5)
 		r.running.Wait()
@@ -209,7 +217,7 @@ func TestQueueOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &pipe{}
-	c := newConn(p, nil, r)
+	c := testConn(p, nil, r)
 	if err := c.take(context.Background()); err != nil { // as a stalled write does
 		t.Fatal(err)
 	}

@@ -14,6 +14,11 @@
 //	Generation ── Update ── diff ── index
 //	                          └──── new events ── queue of each subscriber
 //
+// A filter is answered from whichever is cheapest: the events of the ids or of
+// the d tags that it names, those that have the rarest of the other tags that it
+// asks for, or a walk from the newest back. What an address may ask for in a
+// minute, and how many connections it may hold, is counted by limiter.
+//
 // A message is answered on the goroutine that read it, in order; its writes
 // have a deadline, so a client can keep nobody but itself waiting. New events
 // reach subscribers through a bounded queue per connection; the connection of

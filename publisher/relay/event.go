@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/nbd-wtf/go-nostr"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // event is one served event: what filters ask about, and its bytes. It is
-// never changed.
+// never changed once it is served.
 type event struct {
 	source  *monitor.SignedEvent
 	id      string
@@ -18,9 +19,10 @@ type event struct {
 	d       string
 	kind    int
 	created int64
-	expires int64 // 0 = never
-	tags    []tag // those with one-letter names; others cannot be asked for
-	listed  bool  // part of the list (reports, snapshot), hidden when it is not to be trusted
+	expires int64  // 0 = never
+	tags    []tag  // those with one-letter names, sorted, each once; others cannot be asked for
+	slot    uint32 // in the tag index
+	listed  bool   // part of the list (reports, snapshot), hidden when it is not to be trusted
 }
 
 type tag struct {
@@ -52,6 +54,10 @@ func newEvent(s *monitor.SignedEvent, listed bool) (*event, error) {
 			e.tags = append(e.tags, tag{t[0][0], t[1]})
 		}
 	}
+	slices.SortFunc(e.tags, func(a, b tag) int {
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.value, b.value))
+	})
+	e.tags = slices.Compact(e.tags)
 	return e, nil
 }
 

@@ -111,6 +111,20 @@ func newSet(values []string) *set {
 	return &set{many: m}
 }
 
+// all walks the values of a set that is not nil.
+func (s *set) all(yield func(string) bool) {
+	for _, v := range s.few {
+		if !yield(v) {
+			return
+		}
+	}
+	for v := range s.many {
+		if !yield(v) {
+			return
+		}
+	}
+}
+
 func (s *set) has(v string) bool {
 	if s == nil {
 		return true

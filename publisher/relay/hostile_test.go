@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -470,26 +469,7 @@ func TestWants(t *testing.T) {
 // TestInfo: rule 20.
 func TestInfo(t *testing.T) {
 	s := serve(t, relay.Options{Name: "Pharos", Contact: "mailto:a@example.com", Pubkey: key.Pubkey(), Version: "1.2.3", MaxSubscriptions: 9})
-	req, err := http.NewRequest(http.MethodGet, "http"+strings.TrimPrefix(s.url, "ws"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Accept", "application/nostr+json, */*")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if got := resp.Header.Get("Content-Type"); got != "application/nostr+json" {
-		t.Errorf("content type %q", got)
-	}
-	if got := resp.Header.Get("Access-Control-Allow-Origin"); got != "*" {
-		t.Errorf("CORS %q", got)
-	}
-	var got map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil {
-		t.Fatal(err)
-	}
+	got := s.info(t)
 	want := map[string]any{
 		"name": "Pharos", "contact": "mailto:a@example.com", "pubkey": key.Pubkey(), "version": "1.2.3",
 		"description":    "Which Nostr relays are online: corroborated NIP-66 reports, read-only.",
@@ -503,11 +483,71 @@ func TestInfo(t *testing.T) {
 	if d := gocmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	http.DefaultClient.CloseIdleConnections()
+	// K9: nothing that we do not do, and no empty field.
+	bare := serve(t, relay.Options{}).info(t)
+	if v, _ := bare["version"].(string); v == "" {
+		t.Errorf("version %q", v)
+	}
+	for name, v := range bare {
+		if v == "" {
+			t.Errorf("%s is empty", name)
+		}
+	}
 }
 
-func TestOptions(t *testing.T) {
-	if _, err := relay.New(relay.Options{MaxSubscriptions: -1}); !errors.Is(err, monitor.ErrInvalid) {
-		t.Errorf("got %v", err)
+// TestCompression: K11. A client that offers permessage-deflate is taken, and
+// spoken to without.
+func TestCompression(t *testing.T) {
+	s := serve(t, relay.Options{})
+	s.Update(generation(t, 30, time.Now(), signed))
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, mode := range []websocket.CompressionMode{websocket.CompressionContextTakeover, websocket.CompressionNoContextTakeover} {
+		sock, resp, err := websocket.Dial(ctx, s.url, &websocket.DialOptions{CompressionMode: mode, CompressionThreshold: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := newClient(t, sock)
+		if resp.Request.Header.Get("Sec-WebSocket-Extensions") == "" {
+			t.Error("the client did not offer it")
+		}
+		if got := resp.Header.Get("Sec-WebSocket-Extensions"); got != "" {
+			t.Errorf("agreed on %q", got)
+		}
+		if n := len(c.query(`{"kinds":[30166]}`)); n != 30 {
+			t.Errorf("%d events", n)
+		}
+	}
+}
+
+// TestOrder: K16. Messages are answered in the order they came in, so that a
+// CLOSE ends the REQ before it and does not touch the one after it.
+func TestOrder(t *testing.T) {
+	g := generation(t, 3, time.Now(), signed)
+	s := serve(t, relay.Options{})
+	s.Update(g)
+	var ahead []byte
+	for _, m := range []string{
+		`["CLOSE","after"]`, `["REQ","after",{"kinds":[30166],"limit":0}]`,
+		`["REQ","before",{"kinds":[30166],"limit":0}]`, `["CLOSE","before"]`,
+		`["COUNT","sync",{}]`,
+	} {
+		ahead = append(ahead, frame(0x81, -1, m)...)
+	}
+	r := s.dialRaw(t, ahead)
+	for _, want := range []string{`["EOSE","after"]`, `["EOSE","before"]`, `["COUNT","sync",{"count":3}]`} {
+		if _, p := r.next(t); string(p) != want {
+			t.Fatalf("got %s, want %s", p, want)
+		}
+	}
+	s.Update(with(g, func(g *monitor.Generation) { g.Online[0].Report = signed(t, report(0, time.Now().Add(time.Second))) }))
+	if _, p := r.next(t); !bytes.HasPrefix(p, []byte(`["EVENT","after",`)) {
+		t.Errorf("got %.100s", p)
+	}
+	if _, err := r.Write(frame(0x81, -1, `["COUNT","sync",{}]`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, p := r.next(t); string(p) != `["COUNT","sync",{"count":3}]` {
+		t.Errorf("the closed subscription still speaks: %.100s", p)
 	}
 }

@@ -14,6 +14,7 @@ type index struct {
 	mu   sync.RWMutex
 	byID map[string]*event
 	byD  map[string][]*event // events with that d tag, of whatever kind
+	tags tagIndex
 	view view
 
 	// Only the one who updates reads and writes these.
@@ -39,6 +40,7 @@ func newIndex() *index {
 	return &index{
 		byID:    map[string]*event{},
 		byD:     map[string][]*event{},
+		tags:    newTagIndex(),
 		view:    view{hidden: true, byKind: map[int]list{}},
 		singles: map[address]*event{},
 	}
@@ -68,18 +70,38 @@ func (x *index) update(g *monitor.Generation) (change, []error) {
 
 // diff gathers what goes and what comes.
 type diff struct {
-	removed, added []*event
-	errs           []error
+	steps []step
+	errs  []error
 }
 
-func (d *diff) make(s *monitor.SignedEvent, listed bool) *event {
-	e, err := newEvent(s, listed)
-	if err != nil {
-		d.errs = append(d.errs, err)
-		return nil
+// step puts next in the place of old; either may be nil.
+type step struct{ old, next *event }
+
+// put lets the event of s take the place of old, either of which may be nil,
+// and returns it; nil if it cannot be read.
+func (d *diff) put(old *event, s *monitor.SignedEvent, listed bool) *event {
+	var e *event
+	if s != nil {
+		var err error
+		if e, err = newEvent(s, listed); err != nil {
+			d.errs = append(d.errs, err)
+			e = nil
+		}
 	}
-	d.added = append(d.added, e)
+	if old != nil || e != nil {
+		d.steps = append(d.steps, step{old, e})
+	}
 	return e
+}
+
+func (d *diff) added() []*event {
+	var out []*event
+	for _, s := range d.steps {
+		if s.next != nil {
+			out = append(out, s.next)
+		}
+	}
+	return out
 }
 
 // diffOnline walks the old and the new list together: both are in the order of
@@ -123,7 +145,7 @@ func (x *index) diffOnline(now []monitor.OnlineRelay, d *diff) {
 		online[i] = e
 	}
 	for _, e := range was {
-		d.removed = append(d.removed, e)
+		d.put(e, nil, true)
 	}
 	x.online, x.sources = online, sources
 }
@@ -131,13 +153,10 @@ func (x *index) diffOnline(now []monitor.OnlineRelay, d *diff) {
 // replace puts r in the place of old, which may be nil; the same event under
 // another pointer changes nothing.
 func (x *index) replace(old *event, r *monitor.SignedEvent, d *diff) *event {
-	if old != nil {
-		if old.id == r.ID {
-			return old
-		}
-		d.removed = append(d.removed, old)
+	if old != nil && old.id == r.ID {
+		return old
 	}
-	return d.make(r, true)
+	return d.put(old, r, true)
 }
 
 func (x *index) diffSingles(g *monitor.Generation, hidden bool, d *diff) {
@@ -151,16 +170,20 @@ func (x *index) diffSingles(g *monitor.Generation, hidden bool, d *diff) {
 		next[address{g.Snapshot.Kind, g.Snapshot.D}] = g.Snapshot
 	}
 	for a, e := range x.singles {
-		if s := next[a]; s == nil || s.ID != e.id {
-			d.removed = append(d.removed, e)
+		if next[a] == nil {
+			d.put(e, nil, e.listed)
 			delete(x.singles, a)
 		}
 	}
 	for a, s := range next {
-		if x.singles[a] == nil {
-			if e := d.make(s, s == g.Snapshot); e != nil {
-				x.singles[a] = e
-			}
+		old := x.singles[a]
+		if old != nil && old.id == s.ID {
+			continue
+		}
+		if e := d.put(old, s, s == g.Snapshot); e != nil {
+			x.singles[a] = e
+		} else {
+			delete(x.singles, a)
 		}
 	}
 }
@@ -169,57 +192,69 @@ func (x *index) diffSingles(g *monitor.Generation, hidden bool, d *diff) {
 func (x *index) apply(d *diff, hidden bool) change {
 	old := &x.view // only this goroutine writes it
 	next := view{version: old.version, hidden: hidden, byKind: old.byKind}
-	if len(d.removed)+len(d.added) > 0 {
-		next.byKind = rebuild(old.byKind, d)
+	if len(d.steps) > 0 {
+		next.byKind = rebuild(old.byKind, d.steps)
 	}
-	if len(d.added) > 0 || hidden != old.hidden {
+	added := d.added()
+	if len(added) > 0 || hidden != old.hidden {
 		next.version++
 	}
-	c := change{version: next.version, added: d.added, appeared: old.hidden && !hidden}
+	c := change{version: next.version, added: added, appeared: old.hidden && !hidden}
 
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, e := range d.removed {
-		delete(x.byID, e.id)
-		if e.d == "" {
-			continue
+	for _, s := range d.steps {
+		if s.old != nil {
+			x.drop(s.old)
 		}
-		if l := x.byD[e.d]; len(l) == 1 && l[0] == e {
-			delete(x.byD, e.d)
-		} else if i := slices.Index(l, e); i >= 0 {
-			x.byD[e.d] = slices.Delete(slices.Clone(l), i, i+1)
+		if s.next != nil {
+			x.byID[s.next.id] = s.next
+			if s.next.d != "" {
+				x.byD[s.next.d] = append(x.byD[s.next.d], s.next)
+			}
 		}
-	}
-	for _, e := range d.added {
-		x.byID[e.id] = e
-		if e.d != "" {
-			x.byD[e.d] = append(x.byD[e.d], e)
-		}
+		x.tags.change(s.old, s.next)
 	}
 	x.view = next
 	return c
+}
+
+// drop: the caller holds mu.
+func (x *index) drop(e *event) {
+	delete(x.byID, e.id)
+	if e.d == "" {
+		return
+	}
+	if l := x.byD[e.d]; len(l) == 1 && l[0] == e {
+		delete(x.byD, e.d)
+	} else if i := slices.Index(l, e); i >= 0 {
+		x.byD[e.d] = slices.Delete(l, i, i+1)
+	}
 }
 
 // fewChanges is up to how many changes of one kind are made one by one; more
 // are cheaper by sorting anew.
 const fewChanges = 64
 
-func rebuild(old map[int]list, d *diff) map[int]list {
+func rebuild(old map[int]list, steps []step) map[int]list {
 	next := maps.Clone(old)
-	changes := map[int]*diff{}
-	of := func(kind int) *diff {
-		if changes[kind] == nil {
-			changes[kind] = new(diff)
+	type change struct{ removed, added []*event }
+	changes := map[int]*change{}
+	of := func(e *event) *change {
+		if changes[e.kind] == nil {
+			changes[e.kind] = new(change)
 		}
-		return changes[kind]
+		return changes[e.kind]
 	}
-	for _, e := range d.removed {
-		c := of(e.kind)
-		c.removed = append(c.removed, e)
-	}
-	for _, e := range d.added {
-		c := of(e.kind)
-		c.added = append(c.added, e)
+	for _, s := range steps {
+		if s.old != nil {
+			c := of(s.old)
+			c.removed = append(c.removed, s.old)
+		}
+		if s.next != nil {
+			c := of(s.next)
+			c.added = append(c.added, s.next)
+		}
 	}
 	for kind, c := range changes {
 		l := old[kind]
@@ -288,7 +323,8 @@ func (x *index) query(fs []filter, now int64, registered func(version uint64, hi
 
 func newestFirst(a, b *event) int { return oldestFirst(b, a) }
 
-// lookup finds candidates by id or d tag; nil when f names neither.
+// lookup finds candidates by id, d tag or another tag; nil when f is better
+// answered from the lists of its kinds. The caller holds mu.
 func (x *index) lookup(f *filter) []*event {
 	switch {
 	case f.ids != nil:
@@ -305,6 +341,12 @@ func (x *index) lookup(f *filter) []*event {
 			out = append(out, x.byD[d]...)
 		}
 		return out
+	case len(f.tags) > 0:
+		stored := 0
+		for _, l := range x.view.lists(f) {
+			stored += l.len()
+		}
+		return x.tags.candidates(f, stored)
 	}
 	return nil
 }
@@ -322,20 +364,7 @@ func (v *view) answer(f *filter, candidates []*event, now int64) []*event {
 		slices.SortFunc(candidates, newestFirst)
 		return f.cut(slices.Compact(candidates)) // a value may be named twice
 	}
-	var lists []list
-	if f.kinds == nil {
-		for _, l := range v.byKind {
-			lists = append(lists, l)
-		}
-	} else {
-		kinds := slices.Clone(f.kinds)
-		slices.Sort(kinds)
-		for _, k := range slices.Compact(kinds) {
-			if l := v.byKind[k]; l != nil {
-				lists = append(lists, l)
-			}
-		}
-	}
+	lists := v.lists(f)
 	var out []*event
 	for _, l := range lists {
 		size, n := l.len(), 0
@@ -360,6 +389,25 @@ func (v *view) answer(f *filter, candidates []*event, now int64) []*event {
 		slices.SortFunc(out, newestFirst)
 	}
 	return f.cut(out)
+}
+
+// lists are those of the kinds that f asks for.
+func (v *view) lists(f *filter) []list {
+	var lists []list
+	if f.kinds == nil {
+		for _, l := range v.byKind {
+			lists = append(lists, l)
+		}
+	} else {
+		kinds := slices.Clone(f.kinds)
+		slices.Sort(kinds)
+		for _, k := range slices.Compact(kinds) {
+			if l := v.byKind[k]; l != nil {
+				lists = append(lists, l)
+			}
+		}
+	}
+	return lists
 }
 
 func (f *filter) cut(l []*event) []*event {

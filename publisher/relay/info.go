@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -17,7 +18,7 @@ const maxLimit = 1_000_000
 
 // infoDocument is our NIP-11 (reports.md 20): khatru's own claims NIP-86 and
 // leaves fields empty.
-func infoDocument(o *Options) ([]byte, error) {
+func infoDocument(o *Options, s *settings) ([]byte, error) {
 	type limitation struct {
 		MaxMessageLength int  `json:"max_message_length"`
 		MaxSubscriptions int  `json:"max_subscriptions"`
@@ -29,13 +30,13 @@ func infoDocument(o *Options) ([]byte, error) {
 		RestrictedWrites bool `json:"restricted_writes"`
 	}
 	doc := struct {
-		Name          string     `json:"name"`
+		Name          string     `json:"name,omitempty"`
 		Description   string     `json:"description"`
 		Pubkey        string     `json:"pubkey,omitempty"`
 		Contact       string     `json:"contact,omitempty"`
 		SupportedNIPs []int      `json:"supported_nips"`
 		Software      string     `json:"software"`
-		Version       string     `json:"version,omitempty"`
+		Version       string     `json:"version"`
 		Limitation    limitation `json:"limitation"`
 	}{
 		Name:          o.Name,
@@ -44,9 +45,9 @@ func infoDocument(o *Options) ([]byte, error) {
 		Contact:       o.Contact,
 		SupportedNIPs: []int{1, 11, 40, 45, 66},
 		Software:      "https://github.com/pharos-nostr/pharos",
-		Version:       o.Version,
+		Version:       cmp.Or(o.Version, "dev"),
 		Limitation: limitation{
-			MaxMessageLength: maxMessage, MaxSubscriptions: o.MaxSubscriptions, MaxLimit: maxLimit,
+			MaxMessageLength: maxMessage, MaxSubscriptions: s.maxSubs, MaxLimit: maxLimit,
 			DefaultLimit: maxLimit, MaxSubIDLength: maxSubID, RestrictedWrites: true,
 		},
 	}
@@ -88,10 +89,11 @@ func (r *Relay) serveInfo(w http.ResponseWriter, req *http.Request) {
 	case http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
 	case http.MethodGet, http.MethodHead:
+		info := r.settings.Load().info
 		h.Set("Content-Type", infoType)
-		h.Set("Content-Length", strconv.Itoa(len(r.info)))
+		h.Set("Content-Length", strconv.Itoa(len(info)))
 		if req.Method == http.MethodGet {
-			_, _ = w.Write(r.info)
+			_, _ = w.Write(info)
 		}
 	default:
 		h.Set("Allow", "GET, HEAD, OPTIONS")

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,25 +23,19 @@ import (
 // closeGrace is how long Shutdown waits for clients to answer the close frame.
 const closeGrace = 2 * time.Second
 
-// Options are what the relay says of itself, and its limits.
-type Options struct {
-	Name, Contact string
-	Pubkey        string // of the service key, hex
-	Version       string // of Pharos
-	// MaxSubscriptions is how many one connection may hold open; 0 = 50
-	// (limits.relay_subscriptions).
-	MaxSubscriptions int
-	Log              *slog.Logger // nil = silent
-}
+// connectAgain is what a client with too many connections is told to wait: by
+// then one that fell silent is found out (idleTime).
+const connectAgain = 75 * time.Second
 
 // Relay serves the newest generation given to Update. It is an http.Handler
 // for the requests that Wants picks out.
 type Relay struct {
-	khatru  *khatru.Relay
-	info    []byte // the NIP-11 document
-	log     *slog.Logger
-	maxSubs int
-	index   *index
+	khatru          *khatru.Relay
+	pubkey, version string
+	log             *slog.Logger
+	settings        atomic.Pointer[settings]
+	limits          *limiter
+	index           *index
 
 	updating sync.Mutex // one Update at a time
 
@@ -48,32 +44,29 @@ type Relay struct {
 	closing bool
 	running sync.WaitGroup // connections and their flushes
 
-	sent, slow atomic.Uint64
+	sent, slow, limited, refused atomic.Uint64
 }
 
-// New returns a relay that serves nothing until the first Update.
+// New returns a relay that serves nothing until the first Update. Wrong options
+// are a monitor.ErrInvalid.
 func New(o Options) (*Relay, error) {
-	if o.MaxSubscriptions < 0 {
-		return nil, fmt.Errorf("relay: %w: limits.relay_subscriptions is %d; it must not be negative", monitor.ErrInvalid, o.MaxSubscriptions)
-	}
-	if o.MaxSubscriptions == 0 {
-		o.MaxSubscriptions = 50
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	info, err := infoDocument(&o)
+	s, err := o.settings()
 	if err != nil {
 		return nil, err
 	}
 	r := &Relay{
 		khatru:  khatru.NewRelay(),
-		info:    info,
+		pubkey:  o.Pubkey,
+		version: o.Version,
 		log:     o.Log,
-		maxSubs: o.MaxSubscriptions,
+		limits:  newLimiter(),
 		index:   newIndex(),
 		conns:   map[*conn]struct{}{},
 	}
+	r.settings.Store(s)
 	// Before the first connection, so that no goroutine sees it change.
 	r.khatru.Log = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)
 	// No message reaches khatru (see conn); were one to, these would still
@@ -81,6 +74,20 @@ func New(o Options) (*Relay, error) {
 	r.khatru.RejectEvent = append(r.khatru.RejectEvent, func(context.Context, *nostr.Event) (bool, string) { return true, noEvents })
 	r.khatru.RejectFilter = append(r.khatru.RejectFilter, func(context.Context, nostr.Filter) (bool, string) { return true, noNegentropy })
 	return r, nil
+}
+
+// Configure makes the name, the contact and the limits of o hold from now on,
+// also for requests on open connections; what is open stays open. Wrong options
+// are a monitor.ErrInvalid, and nothing changes. Of o, Pubkey, Version and Log
+// are ignored.
+func (r *Relay) Configure(o Options) error {
+	o.Pubkey, o.Version = r.pubkey, r.version
+	s, err := o.settings()
+	if err != nil {
+		return err
+	}
+	r.settings.Store(s)
+	return nil
 }
 
 // Update makes the relay serve g and sends its new events to those subscribed
@@ -157,15 +164,35 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "shutting down", http.StatusServiceUnavailable)
 		return
 	}
+	s := r.settings.Load()
+	u := &upgrade{ResponseWriter: w, relay: r, addr: s.address(req)}
+	limit := s.maxConnections
+	if s.exempts(u.addr) {
+		limit = -1
+	}
+	if u.visitor = r.limits.connect(visitorKey(u.addr), limit, time.Now()); u.visitor == nil {
+		r.refused.Add(1)
+		w.Header().Set("Retry-After", strconv.Itoa(int(connectAgain/time.Second)))
+		http.Error(w, fmt.Sprintf("Too many connections from your address: at most %d may be open at once. Close one, or try again in %.0f seconds.", limit, connectAgain.Seconds()), http.StatusTooManyRequests)
+		return
+	}
+	defer func() {
+		if !u.taken { // no connection came of it
+			r.limits.disconnect(u.visitor, time.Now())
+		}
+	}()
 	req = req.Clone(req.Context())
 	req.Header.Set("Upgrade", "websocket")
-	r.khatru.HandleWebsocket(&upgrade{w, r}, req)
+	r.khatru.HandleWebsocket(u, req)
 }
 
 // upgrade is a response whose connection, once hijacked, is a conn.
 type upgrade struct {
 	http.ResponseWriter
-	relay *Relay
+	relay   *Relay
+	addr    netip.Addr
+	visitor *visitor
+	taken   bool // the conn gives the visitor back
 }
 
 // Hijack takes over the connection. What the client sent ahead of the
@@ -189,11 +216,12 @@ func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		_ = nc.Close()
 		return nil, nil, err
 	}
-	c := newConn(nc, ahead, u.relay)
+	c := newConn(nc, ahead, u.relay, u.addr, u.visitor)
 	if !u.relay.remember(c) {
 		_ = nc.Close()
 		return nil, nil, errClosing
 	}
+	u.taken = true
 	return c, bufio.NewReadWriter(bufio.NewReaderSize(c, 16), bufio.NewWriterSize(c, 16)), nil
 }
 
@@ -212,6 +240,7 @@ func (r *Relay) forget(c *conn) {
 	r.mu.Lock()
 	delete(r.conns, c)
 	r.mu.Unlock()
+	r.limits.disconnect(c.visitor, time.Now())
 	r.running.Done()
 }
 
@@ -261,11 +290,14 @@ type Stats struct {
 	Sent                       uint64 // EVENT messages
 	// Slow counts connections closed because their client did not read.
 	Slow uint64
+	// RateLimited counts REQ and COUNT messages refused with "rate-limited: …",
+	// Refused connections refused because their address had too many.
+	RateLimited, Refused uint64
 }
 
 // Stats is for metrics.
 func (r *Relay) Stats() Stats {
-	s := Stats{Sent: r.sent.Load(), Slow: r.slow.Load()}
+	s := Stats{Sent: r.sent.Load(), Slow: r.slow.Load(), RateLimited: r.limited.Load(), Refused: r.refused.Load()}
 	for _, c := range r.connections() {
 		s.Connections++
 		c.mu.Lock()

@@ -79,10 +79,16 @@ func (c *conn) subscriptionMessage(label string, parts []json.RawMessage) error 
 	case "NEG-CLOSE":
 		return nil
 	}
+	if problem := c.mayAsk(); problem != "" {
+		if label == "REQ" {
+			c.unsubscribe(id) // CLOSED ends what ran under this id (NIP-01)
+		}
+		return c.reply("CLOSED", id, problem)
+	}
 	filters, problem := parseFilters(parts[2:])
 	if problem != "" {
 		if label == "REQ" {
-			c.unsubscribe(id) // CLOSED ends what ran under this id (NIP-01)
+			c.unsubscribe(id)
 		}
 		return c.reply("CLOSED", id, problem)
 	}
@@ -127,8 +133,9 @@ func validSubID(id string) bool {
 // request opens a subscription: the stored events, newest first, one EOSE,
 // then what is new. An open one of the same id is replaced.
 func (c *conn) request(id string, filters []filter) error {
-	if !c.mayOpen(id) {
-		return c.reply("CLOSED", id, fmt.Sprintf("rate-limited: at most %d subscriptions are open at once", c.relay.maxSubs))
+	if most := c.relay.settings.Load().maxSubs; !c.mayOpen(id, most) {
+		c.relay.limited.Add(1)
+		return c.reply("CLOSED", id, fmt.Sprintf("rate-limited: at most %d subscriptions are open at once on one connection; close one first", most))
 	}
 	s := &subscription{prefix: append(append([]byte(`["EVENT","`), id...), `",`...), filters: filters}
 	// Registered within the turn, so that nothing new goes out before the
@@ -158,11 +165,25 @@ func (c *conn) count(id string, filters []filter) error {
 	}{n})
 }
 
-func (c *conn) mayOpen(id string) bool {
+// mayAsk counts a REQ or COUNT; the text for the client if it was one too many.
+func (c *conn) mayAsk() string {
+	s := c.relay.settings.Load()
+	if s.exempts(c.addr) {
+		return ""
+	}
+	wait := c.relay.limits.request(c.visitor, s.perMinute, time.Now())
+	if wait == 0 {
+		return ""
+	}
+	c.relay.limited.Add(1)
+	return fmt.Sprintf("rate-limited: at most %d requests a minute from one address; try again in %d s", s.perMinute, (wait+time.Second-1)/time.Second)
+}
+
+func (c *conn) mayOpen(id string, most int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, open := c.subs[id]
-	return open || len(c.subs) < c.relay.maxSubs
+	return open || len(c.subs) < most
 }
 
 func (c *conn) subscribe(id string, s *subscription) {
