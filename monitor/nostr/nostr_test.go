@@ -46,7 +46,7 @@ func TestParseKey(t *testing.T) {
 		"no hex":          {secretHex[:63] + "g", "neither an nsec nor 64 hex digits"},
 		"npub":            {npub, "the secret one (nsec)"},
 		"damaged nsec":    {damaged, "damaged"},
-		"encrypted":       {"ncryptsec1qgg9947rlpvqu76pj5ecreduf9jxhselq2nae2kghhvd5g7dgjtcxfqtd67p9m0w57lspw8gsq6yphnm8623nsl8xn9j4jdzz84zm3frztj3z7s35vpzmqf6ksu8r89qk5z2zxfmu5gv8th8wclt0h4p", "not supported yet"},
+		"encrypted":       {"ncryptsec1qgg9947rlpvqu76pj5ecreduf9jxhselq2nae2kghhvd5g7dgjtcxfqtd67p9m0w57lspw8gsq6yphnm8623nsl8xn9j4jdzz84zm3frztj3z7s35vpzmqf6ksu8r89qk5z2zxfmu5gv8th8wclt0h4p", "there is no password"},
 		"zero":            {strings.Repeat("0", 64), "zero"},
 		"the order":       {"fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141", "order"},
 		"two on one line": {secret + " " + secret, "damaged"},
@@ -90,17 +90,20 @@ func TestKeyIsMasked(t *testing.T) {
 func TestKeyFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "service.key")
-	k, created, err := nostr.LoadOrCreateKey(path)
-	if err != nil || !created {
-		t.Fatal(created, err)
+	if _, err := nostr.LoadKey(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	k, err := nostr.CreateKey(path)
+	if err != nil {
+		t.Fatal(err)
 	}
 	st, err := os.Stat(path)
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Fatal(st.Mode(), err)
 	}
-	again, created, err := nostr.LoadOrCreateKey(path)
-	if err != nil || created || again.Pubkey() != k.Pubkey() {
-		t.Fatalf("%v %v: %s, want %s", created, err, again.Pubkey(), k.Pubkey())
+	again, err := nostr.LoadKey(path)
+	if err != nil || again.Pubkey() != k.Pubkey() {
+		t.Fatalf("%v: %s, want %s", err, again.Pubkey(), k.Pubkey())
 	}
 	if _, err := nostr.CreateKey(path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("creating over a file: %v", err)
@@ -146,7 +149,7 @@ func TestKeyFiles(t *testing.T) {
 	}
 	refused := make(chan error, 1)
 	go func() {
-		_, _, err := nostr.LoadOrCreateKey(pipe)
+		_, err := nostr.LoadKey(pipe)
 		refused <- err
 	}()
 	select {
