@@ -38,20 +38,12 @@ var searchPatterns = []string{
 
 // findBinaries returns the programs to run: those in pgBin when it is set, else
 // the newest found in PATH and the usual places. dataMajor is the version that
-// made the data that are there, 0 = none yet; only that one can open them.
-func findBinaries(ctx context.Context, pgBin, path string, patterns []string, dataMajor int, dataDir string) (binaries, error) {
-	var dirs []string
-	if pgBin != "" {
-		dirs = []string{pgBin}
-	} else {
-		dirs = filepath.SplitList(path)
-		for _, p := range patterns {
-			found, err := filepath.Glob(p)
-			if err != nil {
-				return binaries{}, fmt.Errorf("search PostgreSQL in %s: %w", p, err)
-			}
-			dirs = append(dirs, found...)
-		}
+// made the data that are there, 0 = none yet; only that one can open them, and
+// when only others are found that is an otherMajorError.
+func findBinaries(ctx context.Context, pgBin, path string, patterns []string, dataMajor int) (binaries, error) {
+	dirs, err := programDirs(pgBin, path, patterns)
+	if err != nil {
+		return binaries{}, err
 	}
 	var all []binaries
 	var broken error
@@ -89,14 +81,40 @@ func findBinaries(ctx context.Context, pgBin, path string, patterns []string, da
 				return b, nil
 			}
 		}
-		return binaries{}, fmt.Errorf("%w: the database in %s was made by PostgreSQL %d and only version %d is here: install PostgreSQL %d beside it, or, where that is installed, start a copy of the directory with it, write it out with pg_dumpall, move the directory away, start Pharos once and read the dump in with psql",
-			monitor.ErrConflict, dataDir, dataMajor, all[0].major, dataMajor)
+		return binaries{}, &otherMajorError{data: dataMajor, here: all[0].major}
 	case all[0].major < oldestServer:
 		return binaries{}, fmt.Errorf("%w: the PostgreSQL in %s is version %d and Pharos needs %d or newer: install a newer one",
 			monitor.ErrInvalid, all[0].dir, all[0].major, oldestServer)
 	}
 	return all[0], nil
 }
+
+// programDirs are the directories in which PostgreSQL's programs are looked
+// for: pgBin alone when it is set, else those of path and then of patterns.
+func programDirs(pgBin, path string, patterns []string) ([]string, error) {
+	if pgBin != "" {
+		return []string{pgBin}, nil
+	}
+	dirs := filepath.SplitList(path)
+	for _, p := range patterns {
+		found, err := filepath.Glob(p)
+		if err != nil {
+			return nil, fmt.Errorf("search PostgreSQL in %s: %w", p, err)
+		}
+		dirs = append(dirs, found...)
+	}
+	return dirs, nil
+}
+
+// otherMajorError: the data are of a major version of PostgreSQL's whose
+// programs are not here.
+type otherMajorError struct{ data, here int }
+
+func (e *otherMajorError) Error() string {
+	return fmt.Sprintf("the data were made by PostgreSQL %d and only version %d is here", e.data, e.here)
+}
+
+func (e *otherMajorError) Unwrap() error { return monitor.ErrConflict }
 
 func executable(path string) bool {
 	info, err := os.Stat(path)

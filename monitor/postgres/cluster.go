@@ -30,6 +30,7 @@ const (
 	leaveTimeout = 60 * time.Second // for a server that is stopping already
 	fastTimeout  = 10 * time.Second // a shutdown that ends sessions, then one that only crashes cleanly
 	quitTimeout  = 5 * time.Second
+	stopTimeout  = fastTimeout + 2*quitTimeout
 
 	firstRestart = 200 * time.Millisecond
 	lastRestart  = 30 * time.Second
@@ -42,7 +43,10 @@ type ClusterConfig struct {
 	PgBin   string // directory of PostgreSQL's programs; "" = search
 	// MaxConns is how many connections Store.Open will be allowed; 0 = 16.
 	MaxConns int
-	Log      *slog.Logger
+	// BackupDir is where daily backups are looked for when the data are of
+	// another major version; "" = DefaultBackupDir.
+	BackupDir string
+	Log       *slog.Logger
 
 	disposable bool     // for tests: need not survive a power cut
 	extra      []string // settings, for tests
@@ -92,12 +96,15 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	}
 	defer unlock()
 
+	if err := c.finishRestore(); err != nil {
+		return nil, err
+	}
 	version, err := dataVersion(c.pgDir)
 	if err != nil {
 		return nil, err
 	}
-	if c.bin, err = findBinaries(ctx, cfg.PgBin, os.Getenv("PATH"), searchPatterns, version, c.pgDir); err != nil {
-		return nil, err
+	if c.bin, err = findBinaries(ctx, cfg.PgBin, os.Getenv("PATH"), searchPatterns, version); err != nil {
+		return nil, c.explainVersion(err)
 	}
 	if err := c.checkAccess(ctx); err != nil {
 		return nil, err
@@ -114,13 +121,21 @@ func StartCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if err := c.join(ctx); err != nil {
 		return nil, err
 	}
-	go c.supervise()
-	if err := c.ready(ctx); err != nil {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), fastTimeout+2*quitTimeout)
-		defer cancel()
-		return nil, errors.Join(err, c.Stop(clean))
+	if err := c.run(ctx); err != nil {
+		return nil, err
 	}
 	return c, nil
+}
+
+// run keeps a server until Stop, and returns once it answers.
+func (c *Cluster) run(ctx context.Context) error {
+	go c.supervise()
+	if err := c.ready(ctx); err != nil {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		return errors.Join(err, c.Stop(clean))
+	}
+	return nil
 }
 
 func newCluster(cfg ClusterConfig) (*Cluster, error) {

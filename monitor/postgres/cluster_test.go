@@ -398,9 +398,9 @@ func TestFindBinaries(t *testing.T) {
 		"none":                   {path: empty, kind: monitor.ErrNotFound, says: []string{installCommand(), "database.url"}},
 		"none where named":       {pgBin: empty, patterns: both, kind: monitor.ErrNotFound, says: []string{"database.pg_bin", empty, installCommand()}},
 		"too old":                {path: ancient, kind: monitor.ErrInvalid, says: []string{"version 9", "14 or newer"}},
-		"other data":             {patterns: both, data: 16, kind: monitor.ErrConflict, says: []string{"made by PostgreSQL 16", "only version 18", "pg_dumpall", "psql"}},
+		"other data":             {patterns: both, data: 16, kind: monitor.ErrConflict, says: []string{"made by PostgreSQL 16", "only version 18"}},
 	} {
-		got, err := findBinaries(t.Context(), c.pgBin, c.path, c.patterns, c.data, "/data/pg")
+		got, err := findBinaries(t.Context(), c.pgBin, c.path, c.patterns, c.data)
 		if got.dir != c.want || !errors.Is(err, c.kind) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -444,7 +444,7 @@ func TestStartRefusals(t *testing.T) {
 		}
 		return d
 	}
-	bin, err := findBinaries(t.Context(), "", os.Getenv("PATH"), searchPatterns, 0, "")
+	bin, err := findBinaries(t.Context(), "", os.Getenv("PATH"), searchPatterns, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -453,7 +453,7 @@ func TestStartRefusals(t *testing.T) {
 		cfg  ClusterConfig
 		says []string
 	}{
-		"other version":     {ClusterConfig{DataDir: with("old", map[string]string{"pg/PG_VERSION": "9\n"})}, []string{"made by PostgreSQL 9", "pg_dumpall"}},
+		"other version":     {ClusterConfig{DataDir: with("old", map[string]string{"pg/PG_VERSION": "9\n"})}, []string{"made by PostgreSQL 9", "PHAROS_DATABASE_PG_BIN", "pharos backup", "pharos restore FILE"}},
 		"no version":        {ClusterConfig{DataDir: with("junk", map[string]string{"pg/PG_VERSION": "x"})}, []string{"PG_VERSION", "damaged"}},
 		"damaged":           {ClusterConfig{DataDir: with("damaged", map[string]string{"pg/PG_VERSION": here + "\n"})}, []string{"did not start", "postgresql.conf"}},
 		"something else":    {ClusterConfig{DataDir: with("other", map[string]string{"pg/diary.txt": "dear"})}, []string{"holds no database", "move it away"}},
@@ -558,7 +558,7 @@ func TestUserWithoutEntry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.bin, err = findBinaries(t.Context(), "", os.Getenv("PATH"), searchPatterns, 0, ""); err != nil {
+	if c.bin, err = findBinaries(t.Context(), "", os.Getenv("PATH"), searchPatterns, 0); err != nil {
 		t.Fatal(err)
 	}
 	c.account = &account{name: "54321", uid: 54321, gid: 54321}

@@ -32,7 +32,7 @@ type account struct {
 
 // prepareDataDir makes the data directory and returns as whom the server must
 // run: PostgreSQL refuses root, so root hands it to the owner of an existing
-// cluster, to postgres or to nobody.
+// cluster, else of the data directory, to postgres or to nobody.
 func prepareDataDir(dataDir, pgDir string) (*account, error) {
 	root := os.Geteuid() == 0
 	mode := fs.FileMode(0o700)
@@ -56,22 +56,38 @@ func prepareDataDir(dataDir, pgDir string) (*account, error) {
 	if there && owner.uid != 0 {
 		return owner, nil
 	}
+	if real, err := filepath.EvalSymlinks(dataDir); err == nil {
+		owner, _, err := ownerOf(real)
+		if err != nil {
+			return nil, err
+		}
+		// A number without a name is one of another machine's, of a mounted volume.
+		if u, err := user.LookupId(strconv.FormatUint(uint64(owner.uid), 10)); err == nil {
+			if a, ok := accountOf(u); ok {
+				return a, nil
+			}
+		}
+	}
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
 		if err != nil {
 			continue
 		}
-		uid, err := strconv.ParseUint(u.Uid, 10, 32)
-		if err != nil || uid == 0 {
-			continue
+		if a, ok := accountOf(u); ok {
+			return a, nil
 		}
-		gid, err := strconv.ParseUint(u.Gid, 10, 32)
-		if err != nil {
-			continue
-		}
-		return &account{name, uint32(uid), uint32(gid)}, nil
 	}
 	return nil, fmt.Errorf("%w: PostgreSQL refuses to run as root, and there is no user postgres or nobody: make one with \"useradd --system postgres\", or start Pharos as another user", monitor.ErrNotFound)
+}
+
+// accountOf is u with its own group; false when a server may not run as u.
+func accountOf(u *user.User) (*account, bool) {
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil || uid == 0 {
+		return nil, false
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	return &account{u.Username, uint32(uid), uint32(gid)}, err == nil
 }
 
 // ownerOf returns who owns path, and whether it is there.
@@ -195,8 +211,30 @@ func giveTo(dir string, a *account) error {
 
 // initdb makes the cluster under another name first: a half-made one is never
 // taken for a whole one.
-func (c *Cluster) initdb(ctx context.Context) (err error) {
-	fresh := c.pgDir + ".new"
+func (c *Cluster) initdb(ctx context.Context) error {
+	fresh := c.pgDir + freshSuffix
+	if err := c.makeData(ctx, fresh); err != nil {
+		return err
+	}
+	// An empty directory of that name, from a mount point say, is in the way.
+	err := os.Remove(c.pgDir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: %s is there and holds no database: move it away, nothing in it is touched (%w)", monitor.ErrConflict, c.pgDir, err)
+		return errors.Join(err, os.RemoveAll(fresh))
+	}
+	if err := os.Rename(fresh, c.pgDir); err != nil {
+		return errors.Join(fmt.Errorf("put the new database in place: %w", err), os.RemoveAll(fresh))
+	}
+	return nil
+}
+
+// freshSuffix names what a cluster is made in; one that is left behind was
+// never used.
+const freshSuffix = ".new"
+
+// makeData makes the data of a cluster in fresh, in the place of an unfinished
+// one.
+func (c *Cluster) makeData(ctx context.Context, fresh string) (err error) {
 	if err := os.RemoveAll(fresh); err != nil {
 		return fmt.Errorf("remove the unfinished database %s: %w", fresh, err)
 	}
@@ -221,13 +259,6 @@ func (c *Cluster) initdb(ctx context.Context) (err error) {
 	defer cancel()
 	if out, err := c.runProgram(ctx, "initdb", args...); err != nil {
 		return explainInit(err, out, c.pgDir)
-	}
-	// An empty directory of that name, from a mount point say, is in the way.
-	if err := os.Remove(c.pgDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %s is there and holds no database: move it away, nothing in it is touched (%w)", monitor.ErrConflict, c.pgDir, err)
-	}
-	if err := os.Rename(fresh, c.pgDir); err != nil {
-		return fmt.Errorf("put the new database in place: %w", err)
 	}
 	return nil
 }

@@ -7,8 +7,9 @@ import (
 	"github.com/pharos-nostr/pharos/monitor"
 )
 
-// ConnectCluster finds the cluster of cfg.DataDir that another process runs;
-// Stop leaves it alone. ErrNotFound: none is running.
+// ConnectCluster finds the cluster of cfg.DataDir that another process, or
+// another part of this one, runs; Stop leaves it alone. ErrNotFound: none is
+// running. ErrUnavailable: it does not answer.
 func ConnectCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	c, err := newCluster(cfg)
 	if err != nil {
