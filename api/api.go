@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
-	"github.com/go-chi/cors"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pharos-nostr/pharos/monitor"
@@ -24,6 +24,8 @@ type Core interface {
 	// warming up.
 	Generation() *monitor.Generation
 	RelayView(u monitor.RelayURL) monitor.RelayView
+	// Relays lists the watched relays that q selects, by URL.
+	Relays(q monitor.RelayQuery) []monitor.RelayEntry
 	Status() monitor.Status
 	// Ready reports whether this process does its work, and why not.
 	Ready() (bool, string)
@@ -39,14 +41,28 @@ type History interface {
 
 // Options is what an API is made of.
 type Options struct {
-	Core    Core    // required
-	History History // required
+	Core     Core     // required
+	History  History  // required
+	Operator Operator // required; who carries out the commands
 
+	// AdminToken lets its holder command; "" = only a key of Settings.Operators.
+	AdminToken string
+
+	Pubkey  string // hex, of the service key
+	Version string
+	Settings
+
+	Log *slog.Logger // nil = slog.Default
+	// Registry is what /metrics shows; the API adds its own metrics to it.
+	// nil = a new one.
+	Registry *prometheus.Registry
+}
+
+// Settings are those options that Configure may change.
+type Settings struct {
 	Name      string        // of this monitor
-	Pubkey    string        // hex, of the service key
 	RelayURL  string        // where our own relay answers; "" = nowhere known
 	Frequency time.Duration // at which reports are renewed
-	Version   string
 
 	// MaxAge, MinCount and MinFresh are the guards of the live list (config
 	// live.*; 4 h, 100 and 0.8 where they are zero). The core applies them;
@@ -60,10 +76,28 @@ type Options struct {
 	// (config probe.allow_networks).
 	AllowNetworks []netip.Prefix
 
-	Log *slog.Logger // nil = slog.Default
-	// Registry is what /metrics shows; the API adds its own metrics to it.
-	// nil = a new one.
-	Registry *prometheus.Registry
+	// PublicURL is the ws(s) URL that this service is announced with, which a
+	// signed request (NIP-98) is held against; "" = none.
+	PublicURL string
+	Operators []string // pubkeys in hex whose signed requests may command
+	// PerMinute is how many requests an address may send in a minute (config
+	// limits.http_per_minute), 0 = as many as it likes; those within Exempt
+	// always may.
+	PerMinute int
+	Exempt    []netip.Prefix
+}
+
+func (s Settings) withDefaults() *Settings {
+	if s.MaxAge == 0 {
+		s.MaxAge = 4 * time.Hour
+	}
+	if s.MinCount == 0 {
+		s.MinCount = 100
+	}
+	if s.MinFresh == 0 {
+		s.MinFresh = 0.8
+	}
+	return &s
 }
 
 // API answers HTTP requests. It is safe for concurrent use and owns no
@@ -74,8 +108,12 @@ type API struct {
 	handler http.Handler
 	huma    huma.API
 	http    *httpMetrics
+	auth    *auth
+	limits  *limits
 
+	settings atomic.Pointer[Settings]
 	shelf    atomic.Pointer[shelf]
+	pages    atomic.Pointer[pages]
 	stocking sync.Mutex // held while the shelf is replaced
 }
 
@@ -88,27 +126,14 @@ func New(opts Options) *API {
 	if opts.Registry == nil {
 		opts.Registry = prometheus.NewRegistry()
 	}
-	if opts.MaxAge == 0 {
-		opts.MaxAge = 4 * time.Hour
-	}
-	if opts.MinCount == 0 {
-		opts.MinCount = 100
-	}
-	if opts.MinFresh == 0 {
-		opts.MinFresh = 0.8
-	}
 	a := &API{opts: opts, log: opts.Log}
+	a.settings.Store(opts.Settings.withDefaults())
 	a.http = newHTTPMetrics(opts.Registry)
+	a.auth, a.limits = newAuth(opts.AdminToken), newLimits(opts.Registry)
 	opts.Registry.MustRegister(&collector{a})
 
 	r := chi.NewRouter()
-	r.Use(a.observe, cors.Handler(cors.Options{
-		AllowedOrigins: []string{"*"},
-		AllowedMethods: []string{http.MethodGet, http.MethodHead},
-		AllowedHeaders: []string{"*"},
-		ExposedHeaders: []string{"ETag", "X-Pharos-Generation", "Retry-After"},
-		MaxAge:         int((24 * time.Hour).Seconds()),
-	}), middleware.GetHead)
+	r.Use(a.observe, crossOrigin, a.limit, middleware.GetHead)
 	r.NotFound(func(w http.ResponseWriter, _ *http.Request) {
 		a.writeProblem(w, newProblem(http.StatusNotFound, "there is nothing at this path; / lists what there is"))
 	})
@@ -121,10 +146,18 @@ func New(opts Options) *API {
 	a.huma = newHuma(r, opts.Version)
 	a.routeLists()
 	a.routeRelay()
+	a.routeRelays()
+	a.routeSubmit()
+	a.routeAdmin()
 	a.routeHistory()
 	a.routeStatus()
 	a.routePages(r)
 	return a
+}
+
+// Configure swaps the settings: requests that begin after it see the new ones.
+func (a *API) Configure(s Settings) {
+	a.settings.Store(s.withDefaults())
 }
 
 // ServeHTTP answers one request.
@@ -133,6 +166,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.Serv
 // allowed lists the methods that a path takes, for the header Allow.
 func allowed(routes chi.Routes, path string) string {
 	list := http.MethodOptions
+	if strings.HasPrefix(path, adminPath) {
+		list = "" // no preflight is answered there
+	}
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		if !routes.Match(chi.NewRouteContext(), m, path) {
 			continue
@@ -142,5 +178,5 @@ func allowed(routes chi.Routes, path string) string {
 			list += ", " + http.MethodHead
 		}
 	}
-	return list
+	return strings.TrimPrefix(list, ", ")
 }

@@ -77,7 +77,7 @@ func TestMatches(t *testing.T) {
 // However many ask at once, a body is encoded once.
 func TestBodyIsEncodedOnce(t *testing.T) {
 	var calls atomic.Int32
-	b := newBody("x", "text/plain", func() ([]byte, error) { calls.Add(1); return []byte("hello"), nil })
+	b := newBody("x", "text/plain", func() (page, error) { calls.Add(1); return page{data: []byte("hello")}, nil })
 	var wg sync.WaitGroup
 	for i := range 30 {
 		wg.Go(func() {
@@ -99,13 +99,13 @@ func TestBodyIsEncodedOnce(t *testing.T) {
 // A body that could not be encoded is never an empty 200.
 func TestBodyRemembersItsFailure(t *testing.T) {
 	bad := errors.New("bad")
-	b := newBody("x", "text/plain", func() ([]byte, error) { return nil, bad })
+	b := newBody("x", "text/plain", func() (page, error) { return page{}, bad })
 	for e := range encoding(numEncodings) {
 		if v := b.variant(e); !errors.Is(v.err, bad) {
 			t.Errorf("%s: %v", encodingNames[e], v.err)
 		}
 	}
-	b = newBody("x", "text/plain", func() ([]byte, error) { panic("no") })
+	b = newBody("x", "text/plain", func() (page, error) { panic("no") })
 	func() {
 		defer func() { _ = recover() }()
 		b.variant(identity)

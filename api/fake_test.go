@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/pharos-nostr/pharos/api"
 	"github.com/pharos-nostr/pharos/monitor"
@@ -26,14 +25,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // fakeCore is a core made of functions; nil ones answer with the fixtures.
 type fakeCore struct {
 	generation func() *monitor.Generation
 	view       func(monitor.RelayURL) monitor.RelayView
 	status     func() monitor.Status
 	ready      func() (bool, string)
+	relays     func(monitor.RelayQuery) []monitor.RelayEntry
 }
 
 func (c *fakeCore) Generation() *monitor.Generation { return c.generation() }
@@ -56,6 +54,13 @@ func (c *fakeCore) Ready() (bool, string) {
 		return true, ""
 	}
 	return c.ready()
+}
+
+func (c *fakeCore) Relays(q monitor.RelayQuery) []monitor.RelayEntry {
+	if c.relays == nil {
+		return nil
+	}
+	return c.relays(q)
 }
 
 // fakeHistory is a store made of functions; nil ones find nothing.
@@ -110,25 +115,37 @@ func run(t *testing.T, f func(b *bench)) {
 
 func newAPI(core api.Core, hist api.History) *api.API {
 	return api.New(api.Options{
-		Core: core, History: hist,
-		Name: "Pharos", Pubkey: strings.Repeat("ab", 32), RelayURL: "wss://pharos.example/", Frequency: time.Hour,
-		Version: "1.2.3", AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Core: core, History: hist, Operator: &fakeOperator{}, AdminToken: adminToken,
+		Pubkey: strings.Repeat("ab", 32), Version: "1.2.3",
+		Settings: settings(),
+		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 }
 
-// do sends one request; headers are name, value, name, value.
+// settings are those of a bench.
+func settings() api.Settings {
+	return api.Settings{
+		Name: "Pharos", RelayURL: "wss://pharos.example/", Frequency: time.Hour,
+		AllowNetworks: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+	}
+}
+
+// do sends one request; headers are name, value, name, value. The answer is
+// held against the OpenAPI document (record_test.go).
 func (b *bench) do(method, target string, headers ...string) *httptest.ResponseRecorder {
 	b.Helper()
+	return b.send(request(method, target, headers...))
+}
+
+// request makes one without a body.
+func request(method, target string, headers ...string) *http.Request {
 	r := httptest.NewRequest(method, "/", nil)
 	path, query, _ := strings.Cut(target, "?")
 	r.URL.Path, r.URL.RawQuery = path, query // as a server takes them, however odd
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
-	w := httptest.NewRecorder()
-	b.api.ServeHTTP(w, r)
-	return w
+	return r
 }
 
 func (b *bench) get(target string, headers ...string) *httptest.ResponseRecorder {
@@ -159,7 +176,7 @@ func (b *bench) problem(w *httptest.ResponseRecorder, status int) (p struct {
 	if p.Type == "" || p.Title == "" || p.Detail == "" || p.Status != status {
 		b.Errorf("incomplete problem: %s", w.Body)
 	}
-	if (status == http.StatusServiceUnavailable) != (w.Header().Get("Retry-After") != "") {
+	if (status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests) != (w.Header().Get("Retry-After") != "") {
 		b.Errorf("Retry-After %q at %d", w.Header().Get("Retry-After"), status)
 	}
 	return p
@@ -263,6 +280,10 @@ func relayView(u monitor.RelayURL, now time.Time) monitor.RelayView {
 		},
 		TLS:    &monitor.TLSFacts{Version: "1.3", Issuer: "Example CA", Names: []string{"a.example"}, NotAfter: now.Add(60 * 24 * time.Hour)},
 		Report: &monitor.SignedEvent{ID: strings.Repeat("02", 32)},
+		Maintenance: []monitor.Maintenance{
+			{From: now.Add(-time.Hour), Until: now.Add(time.Hour), Note: "new disks"},
+			{From: now.Add(24 * time.Hour), Until: now.Add(25 * time.Hour)},
+		},
 	}
 }
 
@@ -287,6 +308,7 @@ func status(now time.Time) monitor.Status {
 		Observations: map[monitor.Outcome]uint64{monitor.OutcomeOK: 100, monitor.OutcomeFailed: 20},
 		Transitions:  map[monitor.State]uint64{monitor.StateOffline: 3},
 		Ingested:     55, Refused: 2, ReportsSigned: 9,
+		Warnings: []string{"only 900 MB are free on the disk of the data directory"},
 	}
 	s.WarmUp.Measured, s.WarmUp.Due, s.WarmUp.Done = 4, 4, true
 	return s

@@ -43,7 +43,7 @@ type transitionsInput struct {
 	To     moment     `query:"to" doc:"Up to but without this time. By default now."`
 	URL    relayParam `query:"url" doc:"Only this relay. By default all."`
 	State  string     `query:"state" enum:"unknown,online,offline,dead" doc:"Only transitions to this state."`
-	Limit  int        `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Limit  int        `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Most transitions on one page."`
 	Cursor int64      `query:"cursor" minimum:"1" doc:"next of the page before, with the other parameters unchanged."`
 }
 
@@ -72,7 +72,7 @@ type historyInput struct {
 	URL        relayParam `query:"url" required:"true" doc:"The relay, in any spelling."`
 	From       moment     `query:"from" doc:"From this time on (RFC 3339 or unix seconds). By default 24 hours before the end."`
 	To         moment     `query:"to" doc:"Up to but without this time. By default now."`
-	Resolution string     `query:"resolution" enum:"raw" default:"raw"`
+	Resolution string     `query:"resolution" enum:"raw" default:"raw" doc:"How fine the points are: raw is every single probe."`
 	Vantage    string     `query:"vantage" maxLength:"64" doc:"Only this vantage. By default all."`
 }
 

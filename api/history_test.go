@@ -157,7 +157,7 @@ func TestHistorySaysThatItIsCut(t *testing.T) {
 			Points    []any
 		}
 		for _, n = range []int{20000, 20001, 50000} {
-			if err := json.Unmarshal(b.get("/v1/history?url=wss://a.example").Body.Bytes(), &got); err != nil {
+			if err := json.Unmarshal(b.unrecorded(request(http.MethodGet, "/v1/history?url=wss://a.example")).Body.Bytes(), &got); err != nil {
 				b.Fatal(err)
 			}
 			if len(got.Points) != 20000 || got.Limit != 20000 || got.Truncated != (n > 20000) {
@@ -200,7 +200,7 @@ func TestErrorsOfTheDomain(t *testing.T) {
 			b.hist.transitions = func(context.Context, monitor.TransitionQuery) ([]monitor.Transition, error) {
 				return nil, fmt.Errorf("read: %w", err)
 			}
-			b.problem(b.get("/v1/transitions"), want)
+			b.problem(b.unrecorded(request(http.MethodGet, "/v1/transitions")), want)
 		})
 	}
 }
@@ -231,8 +231,10 @@ func TestRelayBodies(t *testing.T) {
 			WatchedRelay: monitor.WatchedRelay{URL: "wss://new.example/", Source: monitor.SourceDiscovery, Candidate: true, FirstSeen: b.now},
 			Monitored:    true, Eligible: true,
 		}
+		views["wss://excluded.example/"] = monitor.RelayView{WatchedRelay: monitor.WatchedRelay{URL: "wss://excluded.example/", Source: monitor.SourceNone, Excluded: true}}
 		b.core.view = func(u monitor.RelayURL) monitor.RelayView { return views[u] }
 		for file, target := range map[string]string{
+			"relay_excluded.json":  "/v1/relay?url=wss://excluded.example",
 			"relay_online.json":    "/v1/relay?url=WSS://A.Example:443",
 			"relay_dead.json":      "/v1/relay?url=wss://c.example/",
 			"relay_candidate.json": "/v1/relay?url=wss://new.example/",

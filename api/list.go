@@ -3,8 +3,10 @@ package api
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -19,13 +21,14 @@ type liveList[R any] struct {
 	NewestCheck   *string     `json:"newest_check" format:"date-time" doc:"Newest success of the online relays."`
 	OldestCheck   *string     `json:"oldest_check" format:"date-time" doc:"Oldest of each online relay's newest success."`
 	MaxAgeSeconds int64       `json:"max_age_seconds" doc:"At which age of newest_check the list must no longer be used."`
-	Usable        bool        `json:"usable" doc:"False: do not filter by this list at all."`
+	Usable        bool        `json:"usable" doc:"False: do not filter by this list at all. Judged by the whole set, whatever the filters leave of it."`
 	Fallback      *string     `json:"fallback" enum:"warming_up,clock,stale,too_few" doc:"Why it is not usable."`
-	Held          int         `json:"held" doc:"Relays kept online because too many would leave at once."`
-	Count         int         `json:"count"`
+	Held          int         `json:"held" doc:"Of the whole set: relays kept online because too many would leave at once."`
+	Count         int         `json:"count" doc:"Relays that match, on all pages together."`
 	Monitored     int         `json:"monitored"`
 	Monitor       monitorInfo `json:"monitor"`
-	Relays        []R         `json:"relays" nullable:"false" doc:"The online relays by URL; empty while warming up."`
+	NextCursor    *string     `json:"next_cursor" doc:"cursor of the next page; null = this is the last."`
+	Relays        []R         `json:"relays" nullable:"false" doc:"The online relays of this page; empty while warming up."`
 }
 
 // monitorInfo says who made a list.
@@ -89,21 +92,35 @@ type signedEvent struct {
 	Sig       string     `json:"sig"`
 }
 
-// shelf holds every list of one generation.
+// shelf holds every list of one generation under one set of settings.
 type shelf struct {
 	gen      *monitor.Generation
-	fallback monitor.Fallback
-	number   string
+	settings *Settings
+	fallback monitor.Fallback // without a guard of the reader's own
+	online   []monitor.OnlineRelay
+	down     []monitor.DownRelay
+	number   string // of the generation, as X-Pharos-Generation has it
+	tag      string // names the generation and the settings in ETags
 
-	live, liveURLs, online, offline *body
-	event                           *body // nil = there is none
+	offline *body
+	// whole holds the unfiltered list in each format, with all fields and with
+	// URLs only: no stranger's parameters can make us forget them.
+	whole [numFormats][2]*body
+	views *views
+
+	counted   sync.Once
+	successes []time.Time // last ones of the online set, oldest first
 }
 
 // fallback is why a generation must not be used now. The core has said so
 // already, unless it makes no more generations: an old one must not stay
 // usable for ever.
 func (a *API) fallback(g *monitor.Generation, now time.Time) monitor.Fallback {
-	if g.Usable() && now.Sub(g.NewestCheck) > a.opts.MaxAge {
+	return staleBy(g, now, a.settings.Load())
+}
+
+func staleBy(g *monitor.Generation, now time.Time, s *Settings) monitor.Fallback {
+	if g.Usable() && now.Sub(g.NewestCheck) > s.MaxAge {
 		return monitor.FallbackStale
 	}
 	return g.Fallback
@@ -111,79 +128,85 @@ func (a *API) fallback(g *monitor.Generation, now time.Time) monitor.Fallback {
 
 // current returns the shelf of the current generation.
 func (a *API) current() *shelf {
-	g := a.opts.Core.Generation()
-	f := a.fallback(g, time.Now())
-	if s := a.shelf.Load(); s != nil && s.gen == g && s.fallback == f {
+	if s := a.shelf.Load(); a.holds(s) {
 		return s
 	}
 	a.stocking.Lock()
 	defer a.stocking.Unlock()
-	g = a.opts.Core.Generation() // a newer one may have come while we waited
-	f = a.fallback(g, time.Now())
-	if s := a.shelf.Load(); s != nil && s.gen == g && s.fallback == f {
+	if s := a.shelf.Load(); a.holds(s) { // made while we waited
 		return s
 	}
-	s := a.newShelf(g, f)
+	g, settings := a.opts.Core.Generation(), a.settings.Load()
+	s := a.newShelf(g, settings, staleBy(g, time.Now(), settings))
 	a.shelf.Store(s)
 	return s
 }
 
+// holds reports whether s is what is to be told now.
+func (a *API) holds(s *shelf) bool {
+	if s == nil {
+		return false
+	}
+	g, settings := a.opts.Core.Generation(), a.settings.Load()
+	return s.gen == g && s.settings == settings && s.fallback == staleBy(g, time.Now(), settings)
+}
+
 // newShelf encodes nothing yet.
-func (a *API) newShelf(g *monitor.Generation, f monitor.Fallback) *shelf {
-	number := strconv.FormatUint(g.Number, 10)
-	// The number alone is not enough: a process that was killed may count the
-	// same ones again.
-	tag := number + "." + strconv.FormatInt(g.GeneratedAt.UnixMilli(), 36)
-	if f != monitor.FallbackNone {
-		tag += "." + string(f)
-	}
-	const ct = "application/json"
-	s := &shelf{gen: g, fallback: f, number: number}
-	online, down := g.Online, g.Down
+func (a *API) newShelf(g *monitor.Generation, settings *Settings, f monitor.Fallback) *shelf {
+	s := &shelf{gen: g, settings: settings, fallback: f, online: g.Online, down: g.Down, number: strconv.FormatUint(g.Number, 10), views: newViews()}
 	if f == monitor.FallbackWarmingUp {
-		online, down = nil, nil
+		s.online, s.down = nil, nil
 	}
-	s.live = newBody(tag, ct, func() ([]byte, error) { return encode(envelope(a, g, f, online, newLiveRelay)) })
-	s.liveURLs = newBody(tag+".urls", ct, func() ([]byte, error) {
-		return encode(envelope(a, g, f, online, func(r *monitor.OnlineRelay) liveURL { return liveURL{string(r.URL)} }))
+	// The number alone is not enough: a process that was killed may count the
+	// same ones again, and a list tells of the settings.
+	told := fnv.New32a()
+	fmt.Fprint(told, settings.Name, "|", settings.RelayURL, "|", settings.Frequency, "|", settings.MaxAge)
+	s.tag = s.number + "." + strconv.FormatInt(g.GeneratedAt.UnixMilli(), 36) + "." + strconv.FormatUint(uint64(told.Sum32()), 36)
+	s.offline = newBody(tagged(s.tag, f), "application/json", func() (page, error) {
+		data, err := encode(newDownList(g, f, s.down))
+		return page{data: data}, err
 	})
-	s.online = newBody(tag, ct, func() ([]byte, error) {
-		urls := make([]string, len(online))
-		for i := range online {
-			urls[i] = string(online[i].URL)
+	own := guard{f, settings.MaxAge}
+	for i := range formats {
+		for j, urlsOnly := range []bool{false, true} {
+			s.whole[i][j] = a.newView(s, &liveQuery{format: format(i), urlsOnly: urlsOnly}, own)
 		}
-		return encode(urls)
-	})
-	s.offline = newBody(tag, ct, func() ([]byte, error) { return encode(newDownList(g, f, down)) })
-	if f == monitor.FallbackNone && g.Snapshot != nil {
-		s.event = newBody(tag+".event", ct, func() ([]byte, error) { return g.Snapshot.JSON, nil })
 	}
 	return s
 }
 
-func envelope[R any](a *API, g *monitor.Generation, f monitor.Fallback, online []monitor.OnlineRelay, relay func(*monitor.OnlineRelay) R) liveList[R] {
-	l := liveList[R]{
-		GeneratedAt:   utc(g.GeneratedAt),
-		Generation:    g.Number,
-		NewestCheck:   utcOrNull(g.NewestCheck),
-		OldestCheck:   utcOrNull(g.OldestCheck),
-		MaxAgeSeconds: int64(a.opts.MaxAge.Seconds()),
-		Usable:        f == monitor.FallbackNone,
-		Fallback:      orNull(string(f)),
-		Held:          g.Held,
-		Count:         len(online),
-		Monitored:     g.Monitored,
-		Monitor: monitorInfo{
-			Name:             a.opts.Name,
-			Pubkey:           a.opts.Pubkey,
-			Relay:            orNull(a.opts.RelayURL),
-			FrequencySeconds: int64(a.opts.Frequency.Seconds()),
-			Vantages:         g.Vantages,
-		},
-		Relays: make([]R, len(online)),
+// tagged names a body that says why the list must not be used.
+func tagged(tag string, f monitor.Fallback) string {
+	if f == monitor.FallbackNone {
+		return tag
 	}
-	for i := range online {
-		l.Relays[i] = relay(&online[i])
+	return tag + "." + string(f)
+}
+
+func envelope[R any](a *API, s *shelf, g guard, relays []*monitor.OnlineRelay, count int, next string, relay func(*monitor.OnlineRelay) R) liveList[R] {
+	l := liveList[R]{
+		GeneratedAt:   utc(s.gen.GeneratedAt),
+		Generation:    s.gen.Number,
+		NewestCheck:   utcOrNull(s.gen.NewestCheck),
+		OldestCheck:   utcOrNull(s.gen.OldestCheck),
+		MaxAgeSeconds: int64(g.maxAge.Seconds()),
+		Usable:        g.fallback == monitor.FallbackNone,
+		Fallback:      orNull(string(g.fallback)),
+		Held:          s.gen.Held,
+		Count:         count,
+		Monitored:     s.gen.Monitored,
+		Monitor: monitorInfo{
+			Name:             s.settings.Name,
+			Pubkey:           a.opts.Pubkey,
+			Relay:            orNull(s.settings.RelayURL),
+			FrequencySeconds: int64(s.settings.Frequency.Seconds()),
+			Vantages:         s.gen.Vantages,
+		},
+		NextCursor: orNull(next),
+		Relays:     make([]R, len(relays)),
+	}
+	for i, r := range relays {
+		l.Relays[i] = relay(r)
 	}
 	return l
 }
@@ -228,95 +251,63 @@ func newDownList(g *monitor.Generation, f monitor.Fallback, down []monitor.DownR
 	return l
 }
 
-// liveInput is what /v1/live takes.
-type liveInput struct {
-	strict
-	Fields string `query:"fields" enum:"url" doc:"Leave only this of each relay. By default all fields."`
-	Format string `query:"format" enum:"json,event" default:"json" doc:"event: the signed relay set (kind 30002), the whole list under one signature."`
-}
-
-// Resolve adds what two parameters together make wrong.
-func (in *liveInput) Resolve(ctx huma.Context) []error {
-	errs := in.strict.Resolve(ctx)
-	if in.Format == "event" && in.Fields != "" {
-		errs = append(errs, &huma.ErrorDetail{Location: "query.fields", Message: "cannot be chosen with format=event: what is signed cannot be cut"})
-	}
-	return errs
-}
-
 // routeLists registers the lists of the generation.
 func (a *API) routeLists() {
-	huma.Register(a.huma, huma.Operation{
-		OperationID: "get-live", Method: http.MethodGet, Path: "/v1/live", Tags: []string{"Lists"},
-		Summary:     "The online relays, and whether the list may be used",
-		Description: "Answers 200 also when the list must not be used: then usable is false, fallback says why, and relays holds what is known. Only format=event answers 503 instead.",
-		Responses:   listResponses(a.huma, "The online set.", liveList[liveRelay]{}, liveList[liveURL]{}, signedEvent{}),
-		Errors:      []int{http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusServiceUnavailable},
-	}, func(_ context.Context, in *liveInput) (*huma.StreamResponse, error) {
-		s := a.current()
-		b := s.live
-		switch {
-		case in.Format == "event":
-			if b = s.event; b == nil {
-				return nil, a.notUsable(s, "there is no signed list now")
-			}
-		case in.Fields == "url":
-			b = s.liveURLs
-		}
-		return a.serveList(s, b), nil
-	})
-
+	a.routeLive()
 	huma.Register(a.huma, huma.Operation{
 		OperationID: "get-online", Method: http.MethodGet, Path: "/v1/online", Tags: []string{"Lists"},
 		Summary:     "The URLs of the online relays, sorted, as a bare array",
 		Description: "Complete or not at all: 503 when the list must not be used.",
-		Responses:   listResponses(a.huma, "The online set.", []string{}),
+		Responses:   listResponses(a.huma, "The online set.", content{"A bare array of URLs.", []string{}}),
 		Errors:      []int{http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusServiceUnavailable},
 	}, func(context.Context, *struct{ strict }) (*huma.StreamResponse, error) {
 		s := a.current()
 		if s.fallback != monitor.FallbackNone {
-			return nil, a.notUsable(s, "the list must not be used now")
+			return nil, s.notUsable(s.fallback, "the list must not be used now")
 		}
-		return a.serveList(s, s.online), nil
+		return a.serveList(s, s.whole[formatURLs][0], s.fallback), nil
 	})
 
 	huma.Register(a.huma, huma.Operation{
 		OperationID: "get-offline-set", Method: http.MethodGet, Path: "/v1/offline-set", Tags: []string{"Lists"},
 		Summary:   "The monitored relays that are offline or dead, with their causes",
-		Responses: listResponses(a.huma, "The relays that are down.", downList{}),
+		Responses: listResponses(a.huma, "The relays that are down.", content{"The list with its envelope.", downList{}}),
 		Errors:    []int{http.StatusUnprocessableEntity, http.StatusInternalServerError},
 	}, func(context.Context, *struct{ strict }) (*huma.StreamResponse, error) {
 		s := a.current()
-		return a.serveList(s, s.offline), nil
+		return a.serveList(s, s.offline, s.fallback), nil
 	})
 }
 
-// serveList answers with one list of a shelf. A usable list may be kept for
-// 10 s: a generation lives from 1 s to 60 s.
-func (a *API) serveList(s *shelf, b *body) *huma.StreamResponse {
-	return raw(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Pharos-Generation", s.number)
-		cache := "public, max-age=10"
-		if s.fallback != monitor.FallbackNone {
-			cache = "no-cache"
-		}
-		a.serveBody(w, r, b, cache)
-	})
+// serveList answers with one list of a shelf.
+func (a *API) serveList(s *shelf, b *body, f monitor.Fallback) *huma.StreamResponse {
+	return raw(func(w http.ResponseWriter, r *http.Request) { a.writeList(w, r, s, b, f) })
+}
+
+// writeList writes it. A usable list may be kept for 10 s: a generation lives
+// from 1 s to 60 s.
+func (a *API) writeList(w http.ResponseWriter, r *http.Request, s *shelf, b *body, f monitor.Fallback) {
+	w.Header().Set("X-Pharos-Generation", s.number)
+	cache := "public, max-age=10"
+	if f != monitor.FallbackNone {
+		cache = "no-cache"
+	}
+	a.serveBody(w, r, b, cache)
 }
 
 // notUsable is the 503 of a format that cannot carry usable = false.
-func (a *API) notUsable(s *shelf, what string) error {
+func (s *shelf) notUsable(f monitor.Fallback, what string) error {
 	why := "it is made in a moment"
-	switch s.fallback {
+	switch f {
 	case monitor.FallbackNone:
 	case monitor.FallbackWarmingUp:
 		why = "warming_up: the first full pass over the relays is not over"
 	case monitor.FallbackClock:
 		why = "clock: the clock of this monitor is wrong"
 	case monitor.FallbackStale:
-		why = fmt.Sprintf("stale: the newest check is older than %s, or fewer than %.0f %% of the online relays answered within it", a.opts.MaxAge, a.opts.MinFresh*100)
+		why = fmt.Sprintf("stale: the newest check is too old, or fewer than %.0f %% of the online relays answered lately", s.settings.MinFresh*100)
 	case monitor.FallbackTooFew:
-		why = fmt.Sprintf("too_few: there are fewer than %d online relays", a.opts.MinCount)
+		why = "too_few: there are too few online relays"
 	}
 	p := newProblem(http.StatusServiceUnavailable, what+" ("+why+"); do not drop relays meanwhile")
 	p.headers.Set("X-Pharos-Generation", s.number)

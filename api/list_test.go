@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +20,11 @@ import (
 )
 
 // lists are the paths whose bodies are kept.
-var lists = []string{"/v1/live", "/v1/live?fields=url", "/v1/live?format=event", "/v1/online", "/v1/offline-set", "/openapi.json", "/"}
+var lists = []string{
+	"/v1/live", "/v1/live?fields=url", "/v1/live?format=event", "/v1/live?format=urls", "/v1/live?format=text", "/v1/live?format=csv",
+	"/v1/live?format=ndjson", "/v1/live?format=csv&fields=url", "/v1/live?network=clearnet&sort=rtt_open&limit=1", "/v1/live?format=text&limit=1",
+	"/v1/online", "/v1/offline-set", "/openapi.json", "/docs", "/",
+}
 
 func TestListBodies(t *testing.T) {
 	for file, target := range map[string]string{
@@ -196,12 +201,12 @@ func TestRepresentations(t *testing.T) {
 	})
 }
 
-// 304s hold while nothing changes, and end with the generation.
+// A list that tells of its generation has another ETag with each.
 func TestETagFollowsTheGeneration(t *testing.T) {
 	run(t, func(b *bench) {
 		now := generation(b.now)
 		b.core.generation = func() *monitor.Generation { return now }
-		for _, target := range []string{"/v1/live", "/v1/live?fields=url", "/v1/live?format=event", "/v1/online", "/v1/offline-set"} {
+		for _, target := range []string{"/v1/live", "/v1/live?fields=url", "/v1/live?network=clearnet", "/v1/offline-set"} {
 			tag := b.get(target).Header().Get("ETag")
 			if w := b.get(target, "If-None-Match", tag); w.Code != http.StatusNotModified {
 				b.Errorf("%s: %d while nothing changed", target, w.Code)
@@ -223,6 +228,41 @@ func TestETagFollowsTheGeneration(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A list that tells nothing of its generation keeps its ETag until something
+// in it changes.
+func TestETagFollowsTheContent(t *testing.T) {
+	for _, target := range []string{
+		"/v1/online", "/v1/live?format=urls", "/v1/live?format=text", "/v1/live?format=csv&fields=url", "/v1/live?format=ndjson&fields=url",
+		"/v1/live?format=event", "/v1/live?format=text&nip=11&limit=1",
+	} {
+		run(t, func(b *bench) {
+			now := generation(b.now)
+			b.core.generation = func() *monitor.Generation { return now }
+			for _, coding := range []string{"identity", "gzip", "zstd"} {
+				tag := b.get(target, "Accept-Encoding", coding).Header().Get("ETag")
+				next := *now
+				next.Number++
+				next.GeneratedAt = next.GeneratedAt.Add(time.Minute)
+				next.Online = slices.Clone(next.Online)
+				next.Online[0].LastSuccess = b.now
+				now = &next
+				w := b.get(target, "Accept-Encoding", coding, "If-None-Match", tag)
+				if w.Code != http.StatusNotModified || w.Header().Get("ETag") != tag || w.Header().Get("X-Pharos-Generation") != fmt.Sprint(next.Number) {
+					b.Errorf("%s %s: %d while nothing in it changed: %v", target, coding, w.Code, w.Header())
+				}
+				changed := next
+				changed.Online = slices.Clone(next.Online)
+				changed.Online[0].URL += "x"
+				changed.Snapshot = &monitor.SignedEvent{JSON: append(slices.Clone(next.Snapshot.JSON), ' ')}
+				now = &changed
+				if w := b.get(target, "Accept-Encoding", coding, "If-None-Match", tag); w.Code != http.StatusOK || w.Header().Get("ETag") == tag {
+					b.Errorf("%s %s: %d after a change", target, coding, w.Code)
+				}
+			}
+		})
+	}
 }
 
 // The bodies of a generation are kept for as long as it is the current one.

@@ -78,3 +78,15 @@ func TestMetricsOfAnUnusableList(t *testing.T) {
 		}
 	})
 }
+
+// One may ask for some metrics by name; anything else is refused.
+func TestMetricsByName(t *testing.T) {
+	run(t, func(b *bench) {
+		b.fixtures()
+		w := b.get("/metrics?name[]=pharos_usable&name[]=pharos_held")
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "pharos_usable 1\n") || strings.Contains(w.Body.String(), "pharos_relays") {
+			b.Errorf("%d %.300s", w.Code, w.Body)
+		}
+		b.problem(b.get("/metrics?name=pharos_usable"), http.StatusUnprocessableEntity)
+	})
+}

@@ -16,6 +16,11 @@ func (a *API) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		if r.ContentLength != 0 {
+			// Also of a body that nobody reads: the server does, before it answers.
+			// The error is of a writer that knows no deadline, as in a test.
+			_ = http.NewResponseController(w).SetReadDeadline(start.Add(bodyTimeout))
+		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store") // but for lists, which say otherwise
 		defer func() {

@@ -2,11 +2,10 @@ package api
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
@@ -28,6 +27,9 @@ func newHuma(r chi.Router, version string) huma.API {
 					"its absence from an untrusted list says nothing.",
 				License: &huma.License{Name: "MIT", Identifier: "MIT"},
 			},
+			Servers: []*huma.Server{{URL: "/", Description: "The monitor that this document came from."}},
+			// Whoever has no key may read; operations that want one say so.
+			Security:   []map[string][]string{{}},
 			Components: &huma.Components{Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)},
 		},
 		Formats:       huma.DefaultFormats,
@@ -36,6 +38,74 @@ func newHuma(r chi.Router, version string) huma.API {
 	// Fields may be added to answers: a client must not choke on them.
 	config.AllowAdditionalPropertiesByDefault = true
 	return humachi.New(r, config)
+}
+
+// tags are the chapters of the document, in their order.
+var tags = []*huma.Tag{
+	{Name: "Lists", Description: "Whole sets of relays, as of one generation: what clients filter by."},
+	{Name: "Relays", Description: "Single relays, and all that are watched."},
+	{Name: "History", Description: "What happened, for operators of relays and of this monitor."},
+	{Name: "Operators", Description: "What only the operators of this monitor may do."},
+	{Name: "Service", Description: "This monitor itself."},
+}
+
+// bodies are examples of what is posted, by operation.
+var bodies = map[string]string{
+	"submit-relay":      `{"url":"wss://relay.example.com"}`,
+	"admin-check":       `{"relays":["wss://relay.example.com"]}`,
+	"admin-reset":       `{"relays":["wss://relay.example.com"]}`,
+	"admin-relays":      `{"add":["wss://relay.example.com"],"note":"our own"}`,
+	"admin-exclude":     `{"add":["wss://relay.example.com"],"note":"its operator wants no probes"}`,
+	"admin-pause":       `{"relays":["wss://relay.example.com"],"for":"1h30m"}`,
+	"admin-maintenance": `{"relays":["wss://relay.example.com"],"for":"2d","note":"new disks"}`,
+	"admin-release":     `{"all":true}`,
+}
+
+// finish completes the document when every operation is registered.
+func finish(doc *huma.OpenAPI) {
+	used := map[string]bool{}
+	problems := doc.Components.Schemas.Schema(reflect.TypeFor[problem](), true, "")
+	for path, item := range doc.Paths {
+		for _, op := range methods(item) {
+			for _, tag := range op.Tags {
+				used[tag] = true
+			}
+			for _, p := range op.Parameters {
+				// huma has its words by now; in the document it is no keyword.
+				p.Schema.PatternDescription = ""
+			}
+			if body := bodies[op.OperationID]; body != "" && op.RequestBody != nil {
+				op.RequestBody.Content["application/json"].Example = json.RawMessage(body)
+			}
+			if !unlimited(path) && op.Responses["429"] == nil {
+				op.Responses["429"] = &huma.Response{
+					Description: http.StatusText(http.StatusTooManyRequests),
+					Content:     map[string]*huma.MediaType{"application/problem+json": {Schema: problems}},
+				}
+			}
+			for _, status := range []string{"429", "503"} {
+				if r := op.Responses[status]; r != nil {
+					if r.Headers == nil {
+						r.Headers = map[string]*huma.Header{}
+					}
+					r.Headers["Retry-After"] = &huma.Header{
+						Description: "In how many seconds to try again.", Required: true, Schema: &huma.Schema{Type: huma.TypeInteger},
+					}
+				}
+			}
+		}
+	}
+	for _, tag := range tags {
+		if used[tag.Name] {
+			doc.Tags = append(doc.Tags, tag)
+		}
+	}
+	allowNull(doc)
+}
+
+// methods lists the operations of a path, reading ones first.
+func methods(item *huma.PathItem) []*huma.Operation {
+	return slices.DeleteFunc([]*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete}, func(op *huma.Operation) bool { return op == nil })
 }
 
 // allowNull adds null to the enumerations of what may be null: huma says so in
@@ -50,12 +120,25 @@ func allowNull(doc *huma.OpenAPI) {
 	}
 }
 
-// response documents a 200 whose body the handler writes itself: any of the
-// given types.
+// content is what one answer may hold, and when it does.
+type content struct {
+	doc string
+	of  any
+}
+
+// response documents a 200 whose body the handler writes itself: one of the
+// given types, or of contents that say when it is.
 func response(api huma.API, description string, types ...any) *huma.Response {
 	schemas := make([]*huma.Schema, 0, len(types))
 	for _, t := range types {
-		schemas = append(schemas, api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(t), true, "List"))
+		c, ok := t.(content)
+		if !ok {
+			c.of = t
+		}
+		// Beside a reference stands what it is here.
+		s := *api.OpenAPI().Components.Schemas.Schema(reflect.TypeOf(c.of), true, "List")
+		s.Description, s.Nullable = c.doc, false
+		schemas = append(schemas, &s)
 	}
 	s := schemas[0]
 	if len(schemas) > 1 {
@@ -67,7 +150,7 @@ func response(api huma.API, description string, types ...any) *huma.Response {
 // listResponses documents what a pre-encoded list answers.
 func listResponses(api huma.API, description string, types ...any) map[string]*huma.Response {
 	text := func(doc string) *huma.Header {
-		return &huma.Header{Description: doc, Schema: &huma.Schema{Type: huma.TypeString}}
+		return &huma.Header{Description: doc, Required: true, Schema: &huma.Schema{Type: huma.TypeString}}
 	}
 	headers := map[string]*huma.Header{
 		"ETag":          text("Differs between representations and codings."),
@@ -75,6 +158,7 @@ func listResponses(api huma.API, description string, types ...any) map[string]*h
 		"Vary":          text("What the representation depends on."),
 		"X-Pharos-Generation": {
 			Description: "The generation that the list was taken from.",
+			Required:    true,
 			Schema:      &huma.Schema{Type: huma.TypeInteger},
 		},
 	}
@@ -82,7 +166,7 @@ func listResponses(api huma.API, description string, types ...any) map[string]*h
 	ok.Headers = headers
 	return map[string]*huma.Response{
 		"200": ok,
-		"304": {Description: "The client has this representation (If-None-Match).", Headers: headers},
+		"304": {Description: "The client has this representation (If-None-Match).", Headers: maps.Clone(headers)},
 	}
 }
 
@@ -96,44 +180,3 @@ func raw(write func(http.ResponseWriter, *http.Request)) *huma.StreamResponse {
 
 // answer is a JSON body that is made for one request.
 type answer[T any] struct{ Body T }
-
-// routePages serves what is no operation of the API: the document that
-// describes it, the metrics and an index for whoever finds the root.
-func (a *API) routePages(r chi.Router) {
-	doc := a.huma.OpenAPI()
-	allowNull(doc)
-	started := strconv.FormatInt(time.Now().UnixMilli(), 36)
-	document := newBody("openapi-"+started, "application/json", func() ([]byte, error) { return json.Marshal(doc) })
-	index := newBody("index-"+started, "text/plain; charset=utf-8", func() ([]byte, error) { return a.index(doc), nil })
-	page := func(b *body) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) { a.serveBody(w, r, b, "public, max-age=300") }
-	}
-	r.Get("/openapi.json", page(document))
-	r.Get("/", page(index))
-	r.Method(http.MethodGet, "/metrics", metricsHandler(a.opts.Registry, a.log))
-}
-
-// index is the page at the root: what there is, in words.
-func (a *API) index(doc *huma.OpenAPI) []byte {
-	b := []byte(a.opts.Name + " (Pharos " + a.opts.Version + ") watches Nostr relays and says which are online.\n\n")
-	for _, path := range paths(doc) {
-		b = append(b, "GET "+path+"\n    "+doc.Paths[path].Get.Summary+"\n"...)
-	}
-	b = append(b, "GET /metrics\n    For Prometheus\nGET /openapi.json\n    All of this, with every parameter and answer, as OpenAPI 3.1\n"...)
-	if a.opts.RelayURL != "" {
-		b = append(b, "\nSigned reports (NIP-66) are read from the relay at "+a.opts.RelayURL+"\n"...)
-	}
-	return b
-}
-
-// paths lists the paths of the document that can be read, sorted.
-func paths(doc *huma.OpenAPI) []string {
-	var out []string
-	for path, item := range doc.Paths {
-		if item.Get != nil {
-			out = append(out, path)
-		}
-	}
-	slices.Sort(out)
-	return out
-}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -59,8 +60,10 @@ func newProblem(status int, detail string, errs ...problemError) *problem {
 }
 
 // huma's errors are made by a variable of its package; this one makes them
-// ours, and documents them as such.
+// ours, and documents them as such. Another of its variables has it take a
+// field by its own name only: as with Go's decoder, RELAYS would be relays.
 func init() {
+	huma.ValidateStrictCasing = true
 	huma.NewError = func(status int, detail string, errs ...error) huma.StatusError {
 		if status >= http.StatusInternalServerError {
 			errs = nil // what broke inside is not for the caller
@@ -70,19 +73,33 @@ func init() {
 			var d huma.ErrorDetailer
 			if errors.As(err, &d) {
 				e := d.ErrorDetail()
-				list = append(list, problemError{Location: e.Location, Message: e.Message})
+				list = append(list, problemError{Location: place(e.Location), Message: e.Message})
 			} else if err != nil {
 				list = append(list, problemError{Message: err.Error()})
 			}
 		}
 		if status == http.StatusUnprocessableEntity && len(list) > 0 {
-			detail = fmt.Sprintf("the request has %d problems; errors names each", len(list))
-			if len(list) == 1 {
-				detail = "the request has a problem; errors names it"
-			}
+			detail = countProblems(len(list))
 		}
 		return newProblem(status, detail, list...)
 	}
+}
+
+// countProblems is the detail of a 422 with a list.
+func countProblems(n int) string {
+	if n == 1 {
+		return "the request has a problem; errors names it"
+	}
+	return fmt.Sprintf("the request has %d problems; errors names each", n)
+}
+
+// place bounds a location: the names of unknown fields are the caller's.
+func place(location string) string {
+	head, name, ok := strings.Cut(location, ".")
+	if !ok {
+		return location
+	}
+	return head + "." + printable(name)
 }
 
 // fault maps an error of the domain to a problem: the one place that does.

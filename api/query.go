@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,47 +28,84 @@ type strict struct{}
 // Resolve is called by huma after the parameters were read.
 func (strict) Resolve(ctx huma.Context) []error {
 	u := ctx.URL()
-	if u.RawQuery == "" {
+	return judge(u.RawQuery, ctx.Operation().Parameters)
+}
+
+// judge holds a query against the parameters that there are.
+func judge(query string, parameters []*huma.Param) (errs []error) {
+	if query == "" {
 		return nil
 	}
-	values, err := url.ParseQuery(u.RawQuery)
-	var errs []error
+	values, err := url.ParseQuery(query)
 	if err != nil {
-		errs = append(errs, &huma.ErrorDetail{Location: "query", Message: "the query is malformed: use name=value, joined by &, with %XX escapes"})
+		errs = append(errs, &huma.ErrorDetail{Location: "query", Message: "the query is malformed or far too long: use name=value, joined by &, with %XX escapes"})
 	}
-	known := make(map[string]bool)
-	for _, p := range ctx.Operation().Parameters {
+	known := make(map[string]*huma.Param)
+	for _, p := range parameters {
 		if p.In == "query" {
-			known[p.Name] = true
+			known[p.Name] = p
 		}
+	}
+	takes := "none"
+	if len(known) > 0 {
+		takes = strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		complain := func(text string) {
 			errs = append(errs, &huma.ErrorDetail{Location: "query." + printable(name), Message: text})
 		}
-		switch given := values[name]; {
-		case !known[name]:
-			complain("unknown parameter; this path takes " + list(known))
-		case len(given) > 1:
+		p, given := known[name], values[name]
+		switch {
+		case p == nil:
+			complain("unknown parameter; this path takes " + takes)
+		case len(given) > 1 && p.Schema.Type != huma.TypeArray:
 			complain(fmt.Sprintf("given %d times; once is enough", len(given)))
-		case given[0] == "":
+		case slices.Contains(given, ""):
 			complain("has no value")
-		case !utf8.ValidString(given[0]):
+		case slices.ContainsFunc(given, func(v string) bool { return !utf8.ValidString(v) }):
 			complain("is not UTF-8")
-		case strings.ContainsFunc(given[0], unicode.IsControl):
+		case slices.ContainsFunc(given, func(v string) bool { return strings.ContainsFunc(v, unicode.IsControl) }):
 			complain("holds control characters")
 		}
 	}
 	return errs
 }
 
-// list names the parameters of an operation.
-func list(known map[string]bool) string {
-	if len(known) == 0 {
-		return "none"
+// strictly has h answer where the query holds nothing but params: pages that
+// are no operation refuse what they do not know too.
+func (a *API) strictly(h http.Handler, params ...*huma.Param) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if errs := judge(r.URL.RawQuery, params); len(errs) > 0 {
+			err := huma.NewError(http.StatusUnprocessableEntity, "", errs...)
+			var p *problem
+			if errors.As(err, &p) {
+				a.writeProblem(w, p)
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
 	}
-	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
+
+// optionBool is a boolean parameter that may be left out.
+type optionBool struct{ value, set bool }
+
+// Receiver is where huma reads the value to.
+func (o *optionBool) Receiver() reflect.Value { return reflect.ValueOf(&o.value).Elem() }
+
+// OnParamSet is called by huma when it looked for the parameter.
+func (o *optionBool) OnParamSet(set bool, _ any) { o.set = set }
+
+// pointer is nil where it was left out.
+func (o optionBool) pointer() *bool {
+	if !o.set {
+		return nil
+	}
+	return &o.value
+}
+
+// Schema documents the parameter.
+func (optionBool) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeBoolean} }
 
 // printable makes a caller's word fit for an answer.
 func printable(s string) string {
@@ -174,6 +212,6 @@ func (p *relayParam) Resolve(ctx huma.Context, at *huma.PathBuffer) []error {
 // relayURLs lets an operation have a relayParam.
 func (a *API) relayURLs() huma.Middlewares {
 	return huma.Middlewares{func(ctx huma.Context, next func(huma.Context)) {
-		next(huma.WithValue(ctx, allowKey{}, a.opts.AllowNetworks))
+		next(huma.WithValue(ctx, allowKey{}, a.settings.Load().AllowNetworks))
 	}}
 }

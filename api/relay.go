@@ -19,9 +19,13 @@ type relayBody struct {
 	Eligible  bool   `json:"eligible" doc:"A client may try it now."`
 
 	Network   *string `json:"network" enum:"clearnet,tor,i2p,loki"`
-	Source    *string `json:"source" enum:"config,file,builtin,discovery,operator" doc:"Where its URL came from."`
+	Source    *string `json:"source" enum:"config,file,builtin,discovery,operator,submitted" doc:"Where its URL came from."`
 	Candidate bool    `json:"candidate" doc:"Found, not yet seen alive anywhere."`
 	FirstSeen *string `json:"first_seen" format:"date-time"`
+
+	Excluded    bool                `json:"excluded" doc:"Never probed, as an operator wants it."`
+	PausedUntil *string             `json:"paused_until" format:"date-time" doc:"Not probed before, as an operator wants it."`
+	Maintenance []maintenanceWindow `json:"maintenance" nullable:"false" doc:"Declared windows that are not over yet: what the relay does in them is not held against it."`
 
 	Since       *string  `json:"since" format:"date-time" doc:"When state was reached."`
 	Reason      *string  `json:"reason" doc:"Why the verdict is as it is."`
@@ -42,6 +46,13 @@ type relayBody struct {
 	NIP11Problem *string   `json:"nip11_problem" doc:"Why there is no document."`
 	TLS          *tlsFacts `json:"tls,omitempty"`
 	ReportID     *string   `json:"report_id" doc:"Id of the signed report (kind 30166)."`
+}
+
+// maintenanceWindow is a declared time of work on a relay.
+type maintenanceWindow struct {
+	From  string  `json:"from" format:"date-time"`
+	Until string  `json:"until" format:"date-time" doc:"Exclusive."`
+	Note  *string `json:"note"`
 }
 
 // ballot is one vantage's vote.
@@ -102,13 +113,19 @@ func newRelayBody(v monitor.RelayView) relayBody {
 		Rules:       monitor.RulesVersion,
 		Vantages:    []ballot{},
 		NIPsClaimed: []int{},
+		Excluded:    v.Excluded,
+		PausedUntil: utcOrNull(v.PausedUntil),
+		Maintenance: make([]maintenanceWindow, len(v.Maintenance)),
+	}
+	for i, m := range v.Maintenance {
+		b.Maintenance[i] = maintenanceWindow{From: utc(m.From), Until: utc(m.Until), Note: orNull(m.Note)}
 	}
 	if !v.Monitored {
 		return b
 	}
 	d := &v.Verdict
 	b.State, b.Monitored, b.Eligible = d.State.String(), true, v.Eligible
-	b.Source, b.Candidate, b.FirstSeen = orNull(string(v.Source)), v.Candidate, utcOrNull(v.FirstSeen)
+	b.Source, b.Candidate, b.FirstSeen = sourceOrNull(v.Source), v.Candidate, utcOrNull(v.FirstSeen)
 	b.Since, b.Reason, b.Marks = utcOrNull(d.Since), orNull(d.Reason), d.Marks.Strings()
 	if !d.Since.IsZero() {
 		b.Quorum = orNull(d.Quorum.String())

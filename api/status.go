@@ -38,6 +38,7 @@ type statusBody struct {
 	ClockSkewMS int64           `json:"clock_skew_ms" doc:"Of our clock against the relays'; 0 = fine or unknown."`
 	Vantages    []vantageStatus `json:"vantages" nullable:"false"`
 	Store       storeStatus     `json:"store"`
+	Warnings    []string        `json:"warnings" nullable:"false" doc:"What its operator should see to on this machine, in sentences."`
 
 	Observations  map[string]uint64 `json:"observations" nullable:"false" doc:"By outcome, since the start."`
 	Transitions   map[string]uint64 `json:"transitions" nullable:"false" doc:"By new state, since the start."`
@@ -120,7 +121,7 @@ func (a *API) status() statusBody {
 	fallback := a.fallback(g, time.Now())
 	ready, why := a.opts.Core.Ready()
 	b := statusBody{
-		Name:          a.opts.Name,
+		Name:          a.settings.Load().Name,
 		Pubkey:        a.opts.Pubkey,
 		Version:       a.opts.Version,
 		Started:       utc(s.Started),
@@ -137,6 +138,7 @@ func (a *API) status() statusBody {
 		ClockSkewMS:   s.ClockSkew.Milliseconds(),
 		Vantages:      make([]vantageStatus, len(s.Vantages)),
 		Store:         storeStatus{Up: s.StoreError == ""},
+		Warnings:      append([]string{}, s.Warnings...),
 		Observations:  map[string]uint64{},
 		Transitions:   map[string]uint64{},
 		ReportsSigned: s.ReportsSigned,
