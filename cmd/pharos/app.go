@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +21,6 @@ import (
 	"github.com/pharos-nostr/pharos/monitor/engine"
 	"github.com/pharos-nostr/pharos/monitor/nostr"
 	"github.com/pharos-nostr/pharos/monitor/postgres"
-	"github.com/pharos-nostr/pharos/probe"
-	"github.com/pharos-nostr/pharos/probe/vantage"
 	"github.com/pharos-nostr/pharos/publisher"
 	"github.com/pharos-nostr/pharos/publisher/relay"
 )
@@ -39,21 +36,30 @@ const (
 // App is one process that does everything: New wires nothing yet, Start brings
 // it up part by part, Stop takes it down in the order of config.md.
 type App struct {
-	cfg    Config
+	cfg    atomic.Pointer[Config]
 	dir    string
 	newKey bool
 	log    *slog.Logger
+	// reread reads the configuration again for a reload; nil = it cannot be.
+	reread    func() (*Config, error)
+	environ   []string   // where a key's password may be
+	reloading sync.Mutex // one reload at a time; guards list, and points after the start
 
-	list     *relayList
-	listener net.Listener
-	server   *http.Server
-	handler  atomic.Pointer[http.Handler]
-	stopHTTP func(ctx context.Context) error // once; later calls do nothing
-	stopping atomic.Bool
-	engine   *engine.Engine
-	relay    *relay.Relay
-	metrics  *prometheus.Registry
-	pubkey   string
+	list      *relayList
+	listener  net.Listener
+	server    *http.Server
+	handler   atomic.Pointer[http.Handler]
+	stopHTTP  func(ctx context.Context) error // once; later calls do nothing
+	stopping  atomic.Bool
+	engine    *engine.Engine
+	publisher *publisher.Publisher
+	relay     *relay.Relay
+	api       *api.API
+	host      atomic.Pointer[host]
+	points    []*point
+	backups   *dailyBackup // nil = none are made
+	metrics   *prometheus.Registry
+	pubkey    string
 
 	// stops are what Stop does, newest first: each part adds how it ends when
 	// it is up.
@@ -73,8 +79,15 @@ func New(cfg *Config, dir string, newKey bool, log *slog.Logger) (*App, error) {
 	if err != nil {
 		return nil, exitWith(exitUsage, err)
 	}
-	return &App{cfg: *cfg, dir: dir, newKey: newKey, log: log, list: list, metrics: prometheus.NewRegistry(), failed: make(chan error, 3)}, nil
+	a := &App{dir: dir, newKey: newKey, log: log, list: list, metrics: prometheus.NewRegistry(), failed: make(chan error, 4)}
+	c := *cfg
+	a.cfg.Store(&c)
+	return a, nil
 }
+
+// config is the configuration that is in force; it is never changed, only
+// replaced.
+func (a *App) config() *Config { return a.cfg.Load() }
 
 // Start brings the app up. When it fails, what was up already is taken down
 // again, and the error says in one sentence why (exit status 3).
@@ -86,7 +99,8 @@ func (a *App) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, a.Stop(ctx))
 		}
 	}()
-	a.sayWhatIsWatched()
+	a.sayWhatIsWatched(a.config(), a.list)
+	limitMemory(a.log, a.config().Database.URL == "")
 	if err := a.openDataDir(); err != nil {
 		return err
 	}
@@ -105,10 +119,15 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err := a.startCore(ctx, key, store); err != nil {
 		return err
 	}
-	if err := a.startHousekeeping(store); err != nil {
+	a.backups = a.dailyBackup(a.environ)
+	if err := a.startHousekeeping(store, a.backups); err != nil {
 		return err
 	}
-	return a.startVantages()
+	if err := a.startVantages(); err != nil {
+		return err
+	}
+	a.startHost(store)
+	return nil
 }
 
 // URL is where HTTP answers, once Start has returned.
@@ -169,22 +188,22 @@ func (a *App) background(name string, work func(ctx context.Context) error) {
 	})
 }
 
-func (a *App) sayWhatIsWatched() {
-	for i, j := range a.list.Junk {
+func (a *App) sayWhatIsWatched(cfg *Config, list *relayList) {
+	for i, j := range list.Junk {
 		if i == 100 {
-			a.log.Warn("more relay lines skipped", "count", len(a.list.Junk)-i)
+			a.log.Warn("more relay lines skipped", "count", len(list.Junk)-i)
 			break
 		}
 		a.log.Warn("relay line skipped", "file", j.File, "line", j.Line, "reason", j.Reason, "why", j.Words)
 	}
 	sources := map[monitor.Source]int{}
-	for _, r := range a.list.Relays {
+	for _, r := range list.Relays {
 		sources[r.Source]++
 	}
-	a.log.Info("watching relays", "count", len(a.list.Relays), "configured", sources[monitor.SourceConfig],
+	a.log.Info("watching relays", "count", len(list.Relays), "configured", sources[monitor.SourceConfig],
 		"from_files", sources[monitor.SourceFile], "built_in", sources[monitor.SourceBuiltin],
-		"repeated", a.list.Repeated, "excluded", a.list.Excluded, "skipped", len(a.list.Junk))
-	if a.cfg.Discovery.Enabled {
+		"repeated", list.Repeated, "excluded", list.Excluded, "skipped", len(list.Junk))
+	if cfg.Discovery.Enabled {
 		a.log.Info("relays are not discovered yet: this version watches the configured ones")
 	}
 }
@@ -205,16 +224,16 @@ func (a *App) openDataDir() error {
 // listen takes the port and answers on it that we are starting: a migration
 // may take its time, and a supervisor must see that we live.
 func (a *App) listen(ctx context.Context) error {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", a.cfg.Listen)
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", a.config().Listen)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return exitf(exitStart, "%s is in use by another program: stop that, or choose another address with --listen", a.cfg.Listen)
+		return exitf(exitStart, "%s is in use by another program: stop that, or choose another address with --listen", a.config().Listen)
 	case errors.Is(err, os.ErrPermission):
-		return exitf(exitStart, "there is no permission to listen on %s: choose a port above 1023 with --listen", a.cfg.Listen)
+		return exitf(exitStart, "there is no permission to listen on %s: choose a port above 1023 with --listen", a.config().Listen)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return exitf(exitStart, "%s is no address of this machine: choose another with --listen", a.cfg.Listen)
+		return exitf(exitStart, "%s is no address of this machine: choose another with --listen", a.config().Listen)
 	case err != nil:
-		return exitf(exitStart, "cannot listen on %s: %v", a.cfg.Listen, err)
+		return exitf(exitStart, "cannot listen on %s: %v", a.config().Listen, err)
 	}
 	a.listener = l
 	starting := http.Handler(http.HandlerFunc(answerStarting))
@@ -266,10 +285,9 @@ func answerStarting(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *App) openKey() (nostr.Key, error) {
-	file := a.cfg.keyFile(a.dir)
-	key, created, err := nostr.LoadOrCreateKey(file)
+	key, created, file, err := a.config().openKey(a.dir, a.environ)
 	if err != nil {
-		return nostr.Key{}, keyError(file, err)
+		return nostr.Key{}, err
 	}
 	if created {
 		a.log.Info("made a new service key: keep a copy of the file, clients know this monitor by it", "npub", key.Npub(), "file", file)
@@ -280,16 +298,17 @@ func (a *App) openKey() (nostr.Key, error) {
 }
 
 func (a *App) openStore(ctx context.Context) (*postgres.Store, error) {
-	url := a.cfg.Database.URL.Reveal()
+	cfg := a.config()
+	url := cfg.Database.URL.Reveal()
 	if url == "" {
-		cluster, err := postgres.StartCluster(ctx, postgres.ClusterConfig{DataDir: a.dir, PgBin: a.cfg.Database.PgBin, MaxConns: a.cfg.Database.MaxConns, Log: a.log})
+		cluster, err := postgres.StartCluster(ctx, postgres.ClusterConfig{DataDir: a.dir, PgBin: cfg.Database.PgBin, MaxConns: cfg.Database.MaxConns, BackupDir: cfg.Database.BackupDir, Log: a.log})
 		if err != nil {
 			return nil, exitWith(exitStart, err)
 		}
 		a.onStop("the private PostgreSQL", cluster.Stop)
 		url = cluster.URL()
 	}
-	store, err := postgres.Open(ctx, postgres.Config{URL: url, MaxConns: a.cfg.Database.MaxConns, Log: a.log})
+	store, err := postgres.Open(ctx, postgres.Config{URL: url, MaxConns: cfg.Database.MaxConns, Log: a.log})
 	if err != nil {
 		return nil, exitWith(exitStart, err)
 	}
@@ -297,158 +316,48 @@ func (a *App) openStore(ctx context.Context) (*postgres.Store, error) {
 	return store, nil
 }
 
-// startCore starts what decides, signs and serves. On the way down the engine
-// ends its last round before subscribers are closed.
-func (a *App) startCore(ctx context.Context, key nostr.Key, store *postgres.Store) error {
-	now := time.Now()
-	vantages := a.cfg.enrolled()
-	for i := range vantages {
-		vantages[i].Enrolled = now
-		if err := store.Enrol(ctx, vantages[i]); err != nil {
-			return exitWith(exitStart, err)
-		}
+// startHost watches this machine once everything is up.
+func (a *App) startHost(store *postgres.Store) {
+	cfg := a.config()
+	h := &host{log: a.log, raw: store, free: diskFree, minFree: func() float64 { return a.config().Retention.MinFreeDisk }}
+	if cfg.Database.URL == "" {
+		h.dir = a.dir
 	}
-	if a.cfg.PublicURL == "" {
-		a.log.Warn("public_url is not set: the relay list (kind 10002) names the listen address and is of use on this machine only")
+	h.others = []func() string{
+		a.tooFewDescriptors,
+		a.rootsMissing,
+		a.clockOff,
 	}
-	if a.newKey {
-		n, err := store.ForgetOtherKeys(ctx, key.Pubkey())
-		if err != nil {
-			return exitWith(exitStart, err)
-		}
-		a.log.Warn("reports of another key forgotten", "count", n)
+	if a.backups != nil {
+		h.others = append(h.others, a.backups.Warning)
 	}
-	pub := publisher.Config{
-		Name: a.cfg.Name, Contact: a.cfg.Contact,
-		PublicURL: a.cfg.PublicURL, ListenURL: a.relayURL(),
-		Frequency: a.cfg.Publish.Frequency.D(), Expiration: a.cfg.Publish.Expiration.D(),
-		SnapshotLife: a.cfg.Live.MaxAge.D(), Timeout: a.cfg.Probe.Timeouts.Overall.D(),
-		Checks: []string{"open", "read", "nip11", "dns"}, Networks: []monitor.Network{monitor.Clearnet},
-		Geohash: a.cfg.geohash(), Log: a.log,
-	}
-	var err error
-	a.relay, err = relay.New(relay.Options{
-		Name: a.cfg.Name, Contact: a.cfg.Contact, Pubkey: key.Pubkey(), Version: versionText(),
-		MaxSubscriptions: a.cfg.Limits.RelaySubscriptions, Log: a.log,
-	})
-	if err != nil {
-		return exitWith(exitStart, err)
-	}
-	// Requests are answered until the subscribers are gone, and never without a
-	// store behind them.
-	a.onStop("HTTP", a.stopHTTP)
-	a.onStop("relay", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, closeLimit)
-		defer cancel()
-		return a.relay.Shutdown(ctx)
-	})
-
-	for i := range a.list.Relays {
-		a.list.Relays[i].FirstSeen = now
-	}
-	a.engine, err = engine.New(ctx, engine.Config{
-		Liveness: a.cfg.livenessRules(), Corroboration: a.cfg.corroboration(),
-		Cadence: a.cfg.cadence(), Freshness: a.cfg.freshness(),
-		Relays: a.list.Relays, Vantages: vantages, Pubkey: key.Pubkey(), StartHold: a.cfg.Corroboration.StartHold.D(),
-		OnGeneration: []func(*monitor.Generation){a.relay.Update}, Log: a.log,
-	}, store, func(stored []monitor.SignedEvent) (engine.Publisher, error) { return publisher.New(pub, key, stored) })
-	if err != nil {
-		return exitWith(exitStart, err)
-	}
-	answers := api.New(api.Options{
-		Core: readiness{a.engine, a}, History: store,
-		Name: a.cfg.Name, Pubkey: key.Pubkey(), RelayURL: cmp.Or(a.cfg.PublicURL, a.relayURL()),
-		Frequency: a.cfg.Publish.Frequency.D(), Version: versionText(),
-		MaxAge: a.cfg.Live.MaxAge.D(), MinCount: a.cfg.Live.MinCount, MinFresh: a.cfg.Live.MinFresh,
-		AllowNetworks: a.cfg.Probe.AllowNetworks, Registry: a.metrics, Log: a.log,
-	})
-	h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if a.relay.Wants(r) {
-			a.relay.ServeHTTP(w, r)
-			return
-		}
-		answers.ServeHTTP(w, r)
-	}))
-	a.handler.Store(&h)
-	a.background("engine", a.engine.Run)
-	return nil
+	a.host.Store(h)
+	a.background("host", h.run)
 }
 
-// readiness is the engine, which is not ready while the app shuts down.
-type readiness struct {
-	*engine.Engine
-	app *App
+// rootsMissing warns where nothing can be verified.
+func (a *App) rootsMissing() string {
+	for _, p := range a.points {
+		if !p.checker.Load().HasRoots() {
+			return "there are no CA certificates here, so that no wss:// relay can be verified and nothing is decided by them: install the package ca-certificates"
+		}
+	}
+	return ""
 }
 
-func (r readiness) Ready() (bool, string) { return r.app.Ready() }
-
-// relayURL is where our relay answers on this machine.
-func (a *App) relayURL() string {
-	return "ws" + httpURL(a.listener.Addr().String())[len("http"):] + "/"
+// clockOff warns when the relays together tell another time.
+func (a *App) clockOff() string {
+	cfg := a.config()
+	skew := a.engine.Status().ClockSkew
+	if skew.Abs() <= cfg.Corroboration.MaxClockSkew.D() {
+		return ""
+	}
+	return fmt.Sprintf("this machine's clock seems to be wrong, by the relays' own, by %s: nothing is decided or published until it is set (timedatectl set-ntp true)", skew.Round(time.Second))
 }
 
-// geohash is where this monitor is: its first vantage's place.
-func (c *Config) geohash() string { return c.Vantages[0].Geohash }
-
-// startVantages starts probing. On the way down all of them stop at once.
-func (a *App) startVantages() error {
-	canaries, err := a.cfg.canaries()
-	if err != nil {
-		return exitWith(exitUsage, err)
-	}
-	var points []point
-	for i := range a.cfg.Vantages {
-		v := &a.cfg.Vantages[i]
-		pc := probeConfig(&a.cfg, a.log.With("vantage", v.Name))
-		pc.SourceAddress = v.SourceAddress
-		checker, err := probe.New(pc)
-		if err != nil {
-			return exitf(exitUsage, "probe: %v", err)
-		}
-		one, err := vantage.New(vantage.Config{
-			Name:     v.Name,
-			Networks: map[monitor.Network]int{monitor.Clearnet: a.cfg.Probe.Concurrency},
-			Rate:     a.cfg.Probe.Rate, PerIP: a.cfg.Probe.PerIP, PerSubnet: a.cfg.Probe.PerSubnet,
-			Cadence: a.cfg.cadence(), Liveness: a.cfg.livenessRules(),
-			Canaries: canaries, SelfCheckEvery: a.cfg.SelfCheck.Interval.D(),
-			SourceAddress: v.SourceAddress, Resolve: checker.Resolve,
-			DrainLimit: drainLimit, FlushLimit: flushLimit,
-		}, checker, a.engine, a.log)
-		if err != nil {
-			return exitWith(exitUsage, err)
-		}
-		points = append(points, point{v.Name, one, checker})
-	}
-	if err := a.metrics.Register(&collector{points: points, relay: a.relay}); err != nil {
-		return exitf(exitStart, "metrics: %v", err)
-	}
-	a.background("probing", func(ctx context.Context) error {
-		errs := make([]error, len(points))
-		var running sync.WaitGroup
-		for i, p := range points {
-			running.Go(func() {
-				errs[i] = p.vantage.Run(ctx)
-				p.checker.Close()
-			})
-		}
-		running.Wait()
-		return errors.Join(errs...)
-	})
-	return nil
-}
-
-// canaries are what the vantages ask to know their own network.
-func (c *Config) canaries() ([]vantage.Canary, error) {
-	texts := c.SelfCheck.Canaries.List
-	if c.SelfCheck.Canaries.Default {
-		texts = vantage.DefaultCanaries()
-	}
-	out := make([]vantage.Canary, len(texts))
-	for i, s := range texts {
-		var err error
-		if out[i], err = vantage.ParseCanary(s, c.Probe.AllowNetworks...); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
+// tooFewDescriptors warns where fewer probes are in flight than is configured.
+func (a *App) tooFewDescriptors() string {
+	cfg := a.config()
+	_, warning := descriptorRoom(cfg.Probe.Concurrency * len(cfg.Vantages))
+	return warning
 }

@@ -13,24 +13,29 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
 	"github.com/pharos-nostr/pharos/probe"
 )
 
 type checkCmd struct {
-	Relays  []string `arg:"" name:"url" help:"Relay URLs or host names, files with one per line, or - for standard input."`
-	JSON    bool     `name:"json" help:"One JSON object per line and relay."`
-	Vantage string   `help:"Probe from this vantage's address."`
+	Relays  []string  `arg:"" name:"url" help:"Relay URLs or host names, files with one per line, or - for standard input."`
+	JSON    bool      `name:"json" help:"One JSON object per line and relay."`
+	Debug   bool      `name:"debug" help:"Tell every step of each probe as it happens; with --json on standard error."`
+	Watch   *Duration `name:"watch" placeholder:"INTERVAL" help:"Probe again every INTERVAL, such as 10s, until interrupted, and print what changes."`
+	Vantage string    `help:"Probe from this vantage's address."`
 }
 
-// checkConcurrency bounds the probes in flight: far below where too much
-// concurrency on one small machine would slow the answers it measures.
-const checkConcurrency = 64
+// minWatch is the shortest interval of check --watch.
+const minWatch = time.Second
 
-// Run probes each relay once and prints what was seen, as the probes end. The
-// status is 1 unless every relay was ok or refused.
+// Run probes each relay and prints what was seen, as the probes end. The status
+// is 1 unless every relay was ok or refused, with --watch in its last probe.
 func (k *checkCmd) Run(ctx context.Context, c *command) error {
+	if k.Watch != nil && k.Watch.D() < minWatch {
+		return exitf(exitUsage, "--watch %s is too often for other people's relays: at least %s", *k.Watch, minWatch)
+	}
 	cfg, err := c.load()
 	if err != nil {
 		return err
@@ -54,26 +59,50 @@ func (k *checkCmd) Run(ctx context.Context, c *command) error {
 		_, _ = fmt.Fprintln(c.stderr, "pharos: there are no CA certificates here, so every wss relay will look untrusted: install the package ca-certificates")
 	}
 
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := c.untilSignal(ctx)
 	defer stop()
-	out := newCheckPrinter(c.stdout, c.stderr, k.JSON, targets.relays)
-	bad := targets.junk
-	probeAll(ctx, checker, targets.relays, newGuest(cfg.Probe.PerIP, cfg.Probe.PerSubnet), func(o monitor.Observation) {
-		if !o.Outcome.Success() {
-			bad++
-		}
-		out.print(&o)
-	})
-	if err := out.end(); err != nil {
-		return exitf(exitStart, "the results could not be written: %v", err)
+	out := newCheckPrinter(c.stdout, c.stderr, k, targets.relays)
+	run := newCheckRun(checker, newGuest(cfg.Probe.PerIP, cfg.Probe.PerSubnet), targets.relays)
+	if k.Debug {
+		run.begin = out.beginTranscript
 	}
-	switch {
-	case ctx.Err() != nil:
-		return exitf(exitBad, "interrupted after %d of %s", out.done, counted(len(targets.relays), "relay", "relays"))
+	if k.Watch != nil {
+		run.watch(ctx, k.Watch.D(), out)
+	} else {
+		out.beginRound()
+		run.round(ctx, 0, out.print)
+		out.clearProgress()
+	}
+	switch bad := targets.junk + run.bad(); {
+	case out.err != nil:
+		return exitf(exitStart, "the results could not be written: %v", out.err)
+	case k.Watch == nil && ctx.Err() != nil:
+		return exitf(exitBad, "interrupted after %d of %s", run.done(), counted(len(targets.relays), "relay", "relays"))
 	case bad > 0:
 		return exitf(exitBad, "%d of %s not ok", bad, counted(len(targets.relays)+targets.junk, "relay is", "relays are"))
 	}
 	return nil
+}
+
+// untilSignal returns a context that ends with the first signal to stop. stop
+// gives the signals back.
+func (c *command) untilSignal(ctx context.Context) (_ context.Context, stop func()) {
+	if c.signals == nil {
+		return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		select {
+		case <-c.signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel()
+		wait.Wait()
+	}
 }
 
 // source is the address of the vantage that was named.
@@ -183,39 +212,5 @@ func probeConfig(c *Config, log *slog.Logger) probe.Config {
 		},
 		UserAgent: c.userAgent(), Origin: c.Probe.Origin, AllowNetworks: c.Probe.AllowNetworks,
 		CAFile: c.Probe.TLSCAFile, Resolvers: c.Probe.Resolvers, Log: log,
-	}
-}
-
-// probeAll probes the relays and hands over each observation, one at a time,
-// as it comes. It returns when all have ended, or ctx has; what was cut short
-// by ctx is not handed over.
-func probeAll(ctx context.Context, checker *probe.Checker, relays []monitor.RelayURL, g *guest, each func(monitor.Observation)) {
-	next := make(chan monitor.RelayURL)
-	results := make(chan monitor.Observation)
-	var workers sync.WaitGroup
-	for range min(checkConcurrency, len(relays)) {
-		workers.Go(func() {
-			for u := range next {
-				o := checker.Check(ctx, probe.Request{Relay: u, Info: true, Admit: g.admit})
-				if ctx.Err() == nil {
-					results <- o
-				}
-			}
-		})
-	}
-	go func() {
-		defer close(results)
-		defer workers.Wait()
-		defer close(next)
-		for _, u := range relays {
-			select {
-			case next <- u:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	for o := range results {
-		each(o)
 	}
 }

@@ -5,42 +5,93 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/term"
+
 	"github.com/pharos-nostr/pharos/monitor"
 )
 
-// checkPrinter writes results as they come: a table, or JSON lines.
+// checkPrinter writes results as they come: a table, JSON lines, or with --debug
+// what each probe did. It is safe for concurrent use.
 type checkPrinter struct {
+	mu       sync.Mutex
 	out      io.Writer
-	progress io.Writer // nil = not a terminal
 	json     bool
-	width    int // of the URL column
+	watching bool
+	debug    io.Writer // where the transcripts go, nil = nowhere
+	progress io.Writer // nil = nobody would see it
+	width    int       // of the URL column
 	total    int
-	done     int
-	failed   int
-	err      error // the first of writing
+
+	// Of the present round.
+	began                 time.Time
+	done, failed, changed int
+
+	err error // the first of writing
 }
 
 // maxURLColumn is how wide the URL column grows; longer URLs push their row.
 const maxURLColumn = 48
 
-func newCheckPrinter(out, progress io.Writer, asJSON bool, relays []monitor.RelayURL) *checkPrinter {
-	p := &checkPrinter{out: out, json: asJSON, width: len("RELAY"), total: len(relays)}
-	if isTerminal(progress) && len(relays) > 1 {
-		p.progress = progress
+// progressFrom is with how many relays there is a progress line.
+const progressFrom = 21
+
+func newCheckPrinter(out, errs io.Writer, k *checkCmd, relays []monitor.RelayURL) *checkPrinter {
+	p := &checkPrinter{out: out, json: k.JSON, watching: k.Watch != nil, width: len("RELAY"), total: len(relays)}
+	switch {
+	case k.Debug && k.JSON:
+		p.debug = errs
+	case k.Debug:
+		p.debug = out
+	}
+	// JSON on a terminal is better off alone there.
+	if isTerminal(errs) && !k.Debug && !(k.JSON && isTerminal(out)) && len(relays) >= progressFrom {
+		p.progress = errs
 	}
 	for _, u := range relays {
 		p.width = max(p.width, min(len(u), maxURLColumn))
 	}
-	if !asJSON {
+	if !p.json && p.debug == nil {
 		p.row("RELAY", "OUTCOME", "STAGE", "CAUSE", "DNS", "TCP", "TLS", "UPGRADE", "READ", "INFO", "EVIDENCE")
 	}
-	p.showProgress()
 	return p
+}
+
+// beginRound is called before the probes of a round.
+func (p *checkPrinter) beginRound() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.began, p.done, p.failed, p.changed = time.Now(), 0, 0, 0
+	p.showProgress()
+}
+
+// endRound sums up a whole round of several.
+func (p *checkPrinter) endRound(number int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.eraseProgress()
+	if p.json {
+		return
+	}
+	change := ""
+	if number > 1 {
+		change = fmt.Sprintf(", %d changed", p.changed)
+	}
+	p.write(fmt.Sprintf("-- %s  round %d: %d of %d ok%s, %s\n", time.Now().Format(time.TimeOnly), number, p.done-p.failed, p.total, change, seconds(time.Since(p.began))))
+}
+
+// seconds is a duration for a person, in whole seconds once there are some.
+func seconds(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f s", d.Seconds())
 }
 
 // row writes one aligned line; the times are in milliseconds.
@@ -67,48 +118,64 @@ func (p *checkPrinter) write(s string) {
 	}
 }
 
-// print writes one result.
-func (p *checkPrinter) print(o *monitor.Observation) {
+// print writes one result; in a table of several rounds only one that changed.
+func (p *checkPrinter) print(o *monitor.Observation, changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.done++
 	if !o.Outcome.Success() {
 		p.failed++
 	}
-	p.clearProgress()
-	if p.json {
+	if changed {
+		p.changed++
+	}
+	p.eraseProgress()
+	if p.debug != nil {
+		p.verdict(o)
+	}
+	switch {
+	case p.json:
 		b, err := json.Marshal(newCheckResult(o))
 		if err != nil && p.err == nil {
 			p.err = err
 		}
 		p.write(string(b) + "\n")
-	} else {
-		cells := []string{string(o.Relay), o.Outcome.String(), dash(o.Stage.String()), dash(o.Cause.String())}
-		for _, s := range []monitor.Stage{
-			monitor.StageDNS, monitor.StageTCP, monitor.StageTLS, monitor.StageUpgrade, monitor.StageRead, monitor.StageInfo,
-		} {
-			cell := "-"
-			if ms := millis(o.Times[s]); ms > 0 {
-				cell = fmt.Sprint(ms)
-			}
-			cells = append(cells, cell)
-		}
-		p.row(append(cells, strings.Join(append([]string{o.Evidence}, remarks(o)...), "; "))...)
+	case p.debug == nil && (changed || !p.watching):
+		p.result(o)
 	}
 	p.showProgress()
 }
 
-// end takes the progress line away and returns the first error of writing.
-func (p *checkPrinter) end() error {
-	p.clearProgress()
-	return p.err
+// result writes one row of the table.
+func (p *checkPrinter) result(o *monitor.Observation) {
+	cells := []string{string(o.Relay), o.Outcome.String(), dash(o.Stage.String()), dash(o.Cause.String())}
+	for _, s := range []monitor.Stage{
+		monitor.StageDNS, monitor.StageTCP, monitor.StageTLS, monitor.StageUpgrade, monitor.StageRead, monitor.StageInfo,
+	} {
+		cell := "-"
+		if ms := millis(o.Times[s]); ms > 0 {
+			cell = strconv.FormatInt(ms, 10)
+		}
+		cells = append(cells, cell)
+	}
+	p.row(append(cells, strings.Join(append([]string{o.Evidence}, remarks(o)...), "; "))...)
 }
 
+// showProgress rewrites the progress line: "probed 120 of 600, 34 not ok, 12 s".
 func (p *checkPrinter) showProgress() {
 	if p.progress != nil && p.done < p.total {
-		_, _ = fmt.Fprintf(p.progress, "\r%d of %d checked, %d not ok", p.done, p.total, p.failed)
+		_, _ = fmt.Fprintf(p.progress, "\r\x1b[Kprobed %d of %d, %d not ok, %.0f s", p.done, p.total, p.failed, time.Since(p.began).Seconds())
 	}
 }
 
+// clearProgress takes the progress line away.
 func (p *checkPrinter) clearProgress() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.eraseProgress()
+}
+
+func (p *checkPrinter) eraseProgress() {
 	if p.progress != nil {
 		_, _ = io.WriteString(p.progress, "\r\x1b[K")
 	}
@@ -204,12 +271,8 @@ func dash(s string) string {
 	return s
 }
 
-// isTerminal reports whether w is a device that a person looks at.
+// isTerminal reports whether w is a terminal that knows how to rewrite a line.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/netip"
-	"path/filepath"
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
@@ -49,6 +48,12 @@ type Database struct {
 	Backup    string `yaml:"backup"`
 	BackupDir string `yaml:"backup_dir"`
 }
+
+// The words of database.backup.
+const (
+	backupDaily = "daily"
+	backupOff   = "off"
+)
 
 // Key says where the service key is.
 type Key struct {
@@ -221,7 +226,7 @@ func Default() Config {
 	r, f := monitor.DefaultCorroboration(), monitor.DefaultFreshness()
 	return Config{
 		Listen:   "127.0.0.1:7766",
-		Database: Database{MaxConns: 16, Backup: "daily"},
+		Database: Database{MaxConns: 16, Backup: backupDaily},
 		Name:     "Pharos",
 		Discovery: Discovery{
 			Enabled: true, Sources: Builtin{Default: true}, Kinds: []int{3, 10002, 10050, 30002, 30166},
@@ -277,12 +282,4 @@ func (c *Config) dataDir(uid int) string {
 		return systemDataDir
 	}
 	return "pharos-data"
-}
-
-// keyFile is the service key's file.
-func (c *Config) keyFile(dataDir string) string {
-	if c.Key.File != "" {
-		return c.Key.File
-	}
-	return filepath.Join(dataDir, "service.key")
 }

@@ -10,11 +10,9 @@ import (
 // anything else is refused, so that nobody believes to have switched on what
 // does not happen.
 var later = []struct{ key, feature string }{
-	{"trusted_proxies", "limits per address are"},
-	{"database.backup", "the daily backup is"},
-	{"database.backup_dir", "the daily backup is"},
-	{"key.password_file", "encrypted key files are"},
-	{"discovery", "discovery is"},
+	{"discovery.sources", "discovery is"},
+	{"discovery.kinds", "discovery is"},
+	{"discovery.interval", "discovery is"},
 	{"probe.write", "the write check is"},
 	{"probe.timeouts.write", "the write check is"},
 	{"probe.auth", "authentication to relays is"},
@@ -23,23 +21,16 @@ var later = []struct{ key, feature string }{
 	{"publish.indexers", "publishing to other relays is"},
 	{"publish.rate", "publishing to other relays is"},
 	{"publish.delete_on_offline", "publishing to other relays is"},
-	{"limits.relay_req_per_minute", "limits per address are"},
-	{"limits.relay_connections", "limits per address are"},
-	{"limits.http_per_minute", "limits per address are"},
-	{"limits.exempt", "limits per address are"},
 	{"vantages.proxy", "probing through a proxy is"},
-	{"operators", "operators' requests are"},
 	{"geo", "the place of a relay is"},
 	{"retention.hour_vantage", "the roll-up of history is"},
 	{"retention.hour", "the roll-up of history is"},
 	{"retention.day_vantage", "the roll-up of history is"},
 	{"retention.day", "the roll-up of history is"},
-	{"retention.min_free_disk", "the watch over the disk is"},
 	{"alerts", "alerts are"},
 }
 
 // laterFeatures names every key that asks for a feature that is not there.
-// Switching discovery off is no such wish.
 func laterFeatures(c *Config) Problems {
 	var problems Problems
 	def := Default()
@@ -47,7 +38,7 @@ func laterFeatures(c *Config) Problems {
 	leaves(reflect.ValueOf(def), "", func(key string, v reflect.Value) { defaults[key] = v.Interface() })
 
 	refuse := func(key, pattern string, v, dflt any) {
-		if reflect.DeepEqual(v, dflt) || isEmptyList(v) && isEmptyList(dflt) || key == "discovery.enabled" {
+		if reflect.DeepEqual(v, dflt) || isEmptyList(v) && isEmptyList(dflt) {
 			return
 		}
 		for _, l := range later {

@@ -12,8 +12,9 @@ import (
 )
 
 type configCmd struct {
-	Check configCheckCmd `cmd:"" help:"Say everything that is wrong with the configuration."`
-	Print configPrintCmd `cmd:"" help:"Print the configuration as it stands, secrets masked."`
+	Check  configCheckCmd  `cmd:"" help:"Say everything that is wrong with the configuration."`
+	Print  configPrintCmd  `cmd:"" help:"Print the configuration as it stands, secrets masked."`
+	Reload configReloadCmd `cmd:"" help:"Make the running process read its configuration again: all of it or, when anything is wrong, nothing."`
 }
 
 type configCheckCmd struct{}
@@ -62,7 +63,8 @@ func (configPrintCmd) Run(c *command) error {
 		from = "none, built-in defaults"
 	}
 	dir := cfg.dataDir(os.Getuid())
-	_, _ = fmt.Fprintf(c.stdout, "# file: %s\n# data directory: %s\n# key: %s\n", from, dir, cfg.keyFile(dir))
+	key, _ := cfg.keyPlace(dir, c.environ)
+	_, _ = fmt.Fprintf(c.stdout, "# file: %s\n# data directory: %s\n# key: %s\n", from, dir, key)
 	return printConfig(c.stdout, &cfg.Config)
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -65,6 +67,70 @@ func TestBadConfigurations(t *testing.T) {
 				t.Errorf("reported besides: %s", p)
 			}
 		})
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// What an operator reads about each of the bad files, to the letter.
+func TestBadConfigurationsAsPrinted(t *testing.T) {
+	const golden = "testdata/config/bad.golden"
+	files, err := filepath.Glob("testdata/config/bad/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, file := range files {
+		got := pharos(t, "", nil, "--config", file, "config", "check")
+		fmt.Fprintf(&b, "$ pharos --config %s config check\n%s%sexit status %d\n\n", file, got.stdout, got.stderr, got.status)
+		if got.status != exitUsage || got.stdout != "" {
+			t.Errorf("%s: %+v", file, got)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("printed (-want +got):\n%s", diff)
+	}
+}
+
+// There is a bad file for every key of the schema.
+func TestEveryKeyHasABadFile(t *testing.T) {
+	files, err := filepath.Glob("testdata/config/bad/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	index := regexp.MustCompile(`\[\d+\]`)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range wantLine.FindAllStringSubmatch(string(text), -1) {
+			named[index.ReplaceAllString(w[2], "")] = true
+		}
+	}
+	keys := 0
+	for _, s := range []struct {
+		path   string
+		schema any
+	}{{"", Config{}}, {"vantages", Vantage{}}, {"alerts.webhooks", Webhook{}}} {
+		leaves(reflect.ValueOf(s.schema), s.path, func(key string, _ reflect.Value) {
+			if keys++; !named[key] {
+				t.Errorf("no file in testdata/config/bad has a bad value of %s", key)
+			}
+		})
+	}
+	if keys < 90 {
+		t.Errorf("only %d keys were looked at", keys)
 	}
 }
 
@@ -207,7 +273,7 @@ func TestBadEnvironment(t *testing.T) {
 	}
 	want := []string{
 		`PHAROS_LIVE_MIN_COUNT: live.min_count: "few" is no whole number that fits`,
-		`PHAROS_PROBE_ALLOW_NETWORKS: probe.allow_networks[0]: "here" is no address range: write one such as 10.0.0.0/8 or fd00::/8`,
+		`PHAROS_PROBE_ALLOW_NETWORKS: probe.allow_networks[0]: "here" is no address range: write one such as 10.0.0.0/8 or fd00::/8, or a single address`,
 		`environment: PHAROS_PROBE_INTERVALL: is an unknown key; did you mean PHAROS_PROBE_INTERVAL?`,
 		`PHAROS_LISTEN: listen: is "nowhere": write host:port, such as 127.0.0.1:7766 or [::1]:7766`,
 		`PHAROS_DATABASE_MAX_CONNS: database.max_conns: is 0: it must be between 4 and 1000`,
@@ -300,6 +366,37 @@ func TestPrintReadsBack(t *testing.T) {
 	want.Database.URL = DSN(want.Database.URL.String())
 	if diff := cmp.Diff(want, normal(back.Config), addresses); diff != "" {
 		t.Errorf("read back it differs (-loaded +printed):\n%s", diff)
+	}
+}
+
+// Whatever the schema calls a secret is masked, wherever it stands.
+func TestPrintMasksEverySecret(t *testing.T) {
+	c := Default()
+	c.Alerts.Webhooks = make([]Webhook, 1)
+	filled := 0
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		switch {
+		case isSecret(v.Type()):
+			v.SetString("SEKRIT")
+			filled++
+		case v.Kind() == reflect.Slice:
+			for i := range v.Len() {
+				fill(v.Index(i))
+			}
+		case v.Kind() == reflect.Struct && !isText(v) && v.Type() != reflect.TypeFor[Builtin]():
+			for i := range v.NumField() {
+				fill(v.Field(i))
+			}
+		}
+	}
+	fill(reflect.ValueOf(&c).Elem())
+	var b strings.Builder
+	if err := printConfig(&b, &c); err != nil {
+		t.Fatal(err)
+	}
+	if filled < 7 || strings.Contains(b.String(), "SEKRIT") || strings.Count(b.String(), mask) != filled {
+		t.Errorf("%d secrets, printed\n%s", filled, b.String())
 	}
 }
 

@@ -9,10 +9,12 @@ import (
 	"net/netip"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 	"unicode"
 
 	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/nostr"
 	"github.com/pharos-nostr/pharos/monitor/postgres"
 	"github.com/pharos-nostr/pharos/probe/vantage"
 )
@@ -84,6 +86,21 @@ func (c *Config) validateService(v *validator) {
 		}
 	}
 	between(v, "database.max_conns", c.Database.MaxConns, 4, 1000)
+	if b := c.Database.Backup; b != backupDaily && b != backupOff {
+		v.fail("database.backup", "is %q: write %s or %s", b, backupDaily, backupOff)
+	}
+	if c.Database.BackupDir != "" {
+		v.check("database.backup_dir", checkWritableDir(c.Database.BackupDir))
+	}
+	if c.Key.PasswordFile != "" {
+		_, err := readPassword(c.Key.PasswordFile, false)
+		v.check("key.password_file", err)
+	}
+	for i, proxies := range c.TrustedProxies {
+		if proxies.Bits() == 0 {
+			v.fail(fmt.Sprintf("trusted_proxies[%d]", i), "is every address there is, so anybody could claim to be anybody: write the addresses of your proxies alone")
+		}
+	}
 	v.check("name", checkText(c.Name, 1, 100))
 	v.check("contact", checkText(c.Contact, 0, 300))
 
@@ -94,8 +111,45 @@ func (c *Config) validateService(v *validator) {
 	}
 	v.duration("publish.expiration", c.Publish.Expiration, 0, 30*day)
 
+	between(v, "limits.relay_req_per_minute", c.Limits.RelayReqPerMinute, 1, 1_000_000)
+	between(v, "limits.relay_connections", c.Limits.RelayConnections, 1, 100_000)
 	between(v, "limits.relay_subscriptions", c.Limits.RelaySubscriptions, 1, 10_000)
+	between(v, "limits.http_per_minute", c.Limits.HTTPPerMinute, 1, 1_000_000)
+	c.validateOperators(v)
 	v.duration("retention.raw", c.Retention.Raw, day, 366*day)
+	if f := c.Retention.MinFreeDisk; !(f >= 0 && f <= 0.9) {
+		v.fail("retention.min_free_disk", "is %v: it is the share of the disk that stays free, between 0 and 0.9", f)
+	}
+}
+
+// validateOperators never repeats what was written: it may be a secret key.
+func (c *Config) validateOperators(v *validator) {
+	first := map[string]int{}
+	for i, s := range c.Operators {
+		key := fmt.Sprintf("operators[%d]", i)
+		pubkey, err := nostr.ParsePublicKey(s)
+		if err != nil {
+			v.fail(key, "is no public key: %s", strings.TrimPrefix(err.Error(), nostr.ErrBadPubkey.Error()+": "))
+			continue
+		}
+		if j, twice := first[pubkey]; twice {
+			v.fail(key, "is the key of operators[%d] once more", j)
+			continue
+		}
+		first[pubkey] = i
+	}
+}
+
+// operatorKeys are the operators' public keys in hex.
+func (c *Config) operatorKeys() ([]string, error) {
+	keys := make([]string, len(c.Operators))
+	for i, s := range c.Operators {
+		var err error
+		if keys[i], err = nostr.ParsePublicKey(s); err != nil {
+			return nil, fmt.Errorf("operators[%d]: %w", i, err)
+		}
+	}
+	return keys, nil
 }
 
 func (c *Config) validateRelays(v *validator) {
@@ -111,6 +165,8 @@ func (c *Config) validateRelays(v *validator) {
 			v.fail(fmt.Sprintf("exclude[%d]", i), "is no relay URL (%s): %s", word, means)
 		}
 	}
+	between(v, "discovery.max_relays", c.Discovery.MaxRelays, 1, 10_000_000)
+	between(v, "discovery.max_per_host", c.Discovery.MaxPerHost, 1, 100_000)
 	for i, name := range c.RelayFiles {
 		f, err := openRegular(name, maxRelayFile)
 		if err == nil {

@@ -251,17 +251,12 @@ func (d *decoder) resolve(n ast.Node) ast.Node {
 // the value.
 func setText(v reflect.Value, text string) error {
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if x, ok := u.(*netip.Prefix); ok {
+			return setPrefix(x, text)
+		}
 		err := u.UnmarshalText([]byte(text))
-		switch x := u.(type) {
-		case *netip.Prefix:
-			if err != nil || !x.IsValid() { // an empty text is no error of its own
-				return errors.New("is no address range: write one such as 10.0.0.0/8 or fd00::/8")
-			}
-			*x = x.Masked()
-		case *netip.Addr:
-			if err != nil {
-				return errors.New("is no IP address: write one of this machine's, such as 192.0.2.1 or 2001:db8::1")
-			}
+		if _, ok := u.(*netip.Addr); ok && err != nil {
+			return errors.New("is no IP address: write one of this machine's, such as 192.0.2.1 or 2001:db8::1")
 		}
 		return err
 	}
@@ -293,6 +288,29 @@ func setText(v reflect.Value, text string) error {
 	default:
 		return fmt.Errorf("cannot be read into %s", v.Type())
 	}
+	return nil
+}
+
+// setPrefix reads an address range; an address alone is the range of it. IPv4
+// addresses in IPv6 are what they stand for.
+func setPrefix(x *netip.Prefix, text string) error {
+	errPrefix := errors.New("is no address range: write one such as 10.0.0.0/8 or fd00::/8, or a single address")
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		address, err := netip.ParseAddr(text)
+		if err != nil || address.Zone() != "" {
+			return errPrefix
+		}
+		address = address.Unmap()
+		prefix = netip.PrefixFrom(address, address.BitLen())
+	}
+	if prefix.Addr().Is4In6() {
+		if prefix.Bits() < 96 {
+			return errPrefix
+		}
+		prefix = netip.PrefixFrom(prefix.Addr().Unmap(), prefix.Bits()-96)
+	}
+	*x = prefix.Masked()
 	return nil
 }
 

@@ -7,7 +7,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
+	"unicode/utf8"
 )
 
 // How large the files may be that the configuration names, bytes. Nobody who
@@ -55,7 +58,12 @@ func checkRegular(st fs.FileInfo, limit int64) error {
 	return nil
 }
 
-func tooLarge(limit int64) error { return fmt.Errorf("it is larger than %d MB", limit>>20) }
+func tooLarge(limit int64) error {
+	if limit < 1<<20 {
+		return fmt.Errorf("it is larger than %d KB", limit>>10)
+	}
+	return fmt.Errorf("it is larger than %d MB", limit>>20)
+}
 
 // readRegular reads a whole file that openRegular opens, without the byte order
 // mark that some editors put in front.
@@ -70,6 +78,67 @@ func readRegular(name string, limit int64) ([]byte, error) {
 		err = tooLarge(limit)
 	}
 	return bytes.TrimPrefix(b, []byte("\ufeff")), err
+}
+
+// checkWritableDir wants a directory that files can be made in, or a name that
+// such a directory can be made at. It makes nothing.
+func checkWritableDir(dir string) error {
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		st, err := os.Stat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at):
+			continue // it will be made
+		case errors.Is(err, syscall.ENOTDIR) && at != filepath.Dir(at):
+			continue // the file that is in the way is further up
+		case err != nil:
+			return fmt.Errorf("%q cannot be used: %s", dir, reason(err))
+		case !st.IsDir():
+			return fmt.Errorf("%q cannot be used: %s is no directory", dir, at)
+		}
+		if err := syscall.Access(at, 0x3); err != nil { // W_OK and X_OK
+			return fmt.Errorf("%q cannot be used: in %s nothing can be written (%s)", dir, at, reason(err))
+		}
+		return nil
+	}
+}
+
+// maxPasswordFile bounds a file that holds one password, bytes.
+const maxPasswordFile = 4096
+
+// readPassword reads a file that holds one password in one line, and that
+// nobody but its owner may reach; provided files, which a service manager put
+// there, may be readable by a group. The error begins with the quoted name.
+func readPassword(name string, provided bool) (Secret, error) {
+	f, err := openRegular(name, maxPasswordFile)
+	if err != nil {
+		return "", fmt.Errorf("%q cannot be read: %s", name, reason(err))
+	}
+	defer func() { _ = f.Close() }()
+	st, err := f.Stat()
+	if err != nil {
+		return "", fmt.Errorf("%q cannot be read: %s", name, reason(err))
+	}
+	others := fs.FileMode(0o077)
+	if provided {
+		others = 0o037
+	}
+	if perm := st.Mode().Perm(); perm&others != 0 {
+		return "", fmt.Errorf("%q has the permissions %04o, so others can reach it; run: chmod 600 %s", name, perm, name)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxPasswordFile+1))
+	if err != nil {
+		return "", fmt.Errorf("%q cannot be read: %s", name, reason(err))
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(string(b), "\ufeff"), "\n"), "\r")
+	switch {
+	case text == "":
+		return "", fmt.Errorf("%q is empty: write the password in it, in one line", name)
+	case len(b) > maxPasswordFile || strings.ContainsAny(text, "\r\n"):
+		return "", fmt.Errorf("%q has more than one line: write the password alone in it", name)
+	case !utf8.ValidString(text):
+		return "", fmt.Errorf("%q is not UTF-8", name)
+	}
+	return Secret(text), nil
 }
 
 // limitedReader fails where io.LimitReader would pretend that the end is there.

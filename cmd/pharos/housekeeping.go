@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -23,34 +24,44 @@ const (
 )
 
 // startHousekeeping makes and drops the days of raw observations: once now,
-// then hourly.
-func (a *App) startHousekeeping(store partitions) error {
+// then hourly. It makes the daily backups too, unless backups is nil.
+func (a *App) startHousekeeping(store partitions, backups *dailyBackup) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	logger := cronLogger{a.log}
 	// Recover stands inside: a panic must not leave the job marked as running.
 	jobs := cron.New(cron.WithLocation(time.UTC), cron.WithLogger(logger),
 		cron.WithChain(cron.SkipIfStillRunning(logger), cron.Recover(logger)))
-	id, err := jobs.AddFunc(housekeepingSpec, func() { a.keepHouse(ctx, store) })
+	hourly, err := jobs.AddFunc(housekeepingSpec, func() { a.keepHouse(ctx, store) })
 	if err != nil {
 		cancel()
 		return fmt.Errorf("schedule housekeeping: %w", err)
 	}
-	first := make(chan struct{})
-	go func() {
-		defer close(first)
-		jobs.Entry(id).WrappedJob.Run()
-	}()
+	var first sync.WaitGroup
+	if backups != nil {
+		daily, err := jobs.AddFunc(dailyBackupSpec, func() { backups.run(ctx) })
+		if err != nil {
+			cancel()
+			return fmt.Errorf("schedule the daily backup: %w", err)
+		}
+		first.Go(func() { backups.makeGood(ctx, jobs.Entry(daily).WrappedJob.Run) })
+	}
+	first.Go(func() { jobs.Entry(hourly).WrappedJob.Run() })
 	jobs.Start()
 	a.onStop("housekeeping", func(stop context.Context) error {
 		cancel()
-		for _, done := range []<-chan struct{}{first, jobs.Stop().Done()} {
-			select {
-			case <-done:
-			case <-stop.Done():
-				return stop.Err()
-			}
+		running := jobs.Stop()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			first.Wait()
+			<-running.Done()
+		}()
+		select {
+		case <-done:
+			return nil
+		case <-stop.Done():
+			return stop.Err()
 		}
-		return nil
 	})
 	return nil
 }
@@ -62,7 +73,7 @@ func (a *App) keepHouse(ctx context.Context, store partitions) {
 	if err := store.EnsurePartitions(ctx, now); err != nil && ctx.Err() == nil {
 		a.log.Warn("partitions could not be made; the next hour tries again", "error", err)
 	}
-	dropped, err := store.DropPartitions(ctx, now.Add(-a.cfg.Retention.Raw.D()))
+	dropped, err := store.DropPartitions(ctx, now.Add(-a.config().Retention.Raw.D()))
 	if err != nil && ctx.Err() == nil {
 		a.log.Warn("old observations could not be dropped; the next hour tries again", "error", err)
 	}

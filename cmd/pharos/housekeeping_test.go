@@ -48,7 +48,8 @@ func (f *fakePartitions) calls() (made, dropped []time.Time) {
 func TestHousekeeping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Default()
-		a := &App{cfg: c, log: slog.New(slog.DiscardHandler)}
+		a := &App{log: slog.New(slog.DiscardHandler)}
+		a.cfg.Store(&c)
 		store := &fakePartitions{fail: func(call int) error {
 			switch call {
 			case 1:
@@ -59,7 +60,7 @@ func TestHousekeeping(t *testing.T) {
 			return nil
 		}}
 		begun := time.Now()
-		if err := a.startHousekeeping(store); err != nil {
+		if err := a.startHousekeeping(store, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -11,29 +11,40 @@ import (
 )
 
 type keygenCmd struct {
-	Out string `help:"Where to write it; by default where the configuration says (key.file, else service.key in the data directory)."`
+	Out     string `help:"Where to write it; by default where the configuration says (key.file, else service.key in the data directory)."`
+	Encrypt bool   `help:"Encrypt it (ncryptsec, NIP-49), with the password of $$PHAROS_KEY_PASSWORD, of key.password_file, or asked for."`
 }
 
 // Run makes a key and prints its npub, never the key. An existing file is
 // never overwritten.
 func (k *keygenCmd) Run(c *command) error {
-	file := k.Out
-	if file == "" {
+	file := nostr.KeyFile{Path: k.Out}
+	if k.Out == "" || k.Encrypt {
 		cfg, err := c.load()
 		if err != nil {
 			return err
 		}
-		dir := cfg.dataDir(os.Getuid())
-		file = cfg.keyFile(dir)
-		if filepath.Dir(file) == filepath.Clean(dir) {
-			if err := makeDataDir(dir); err != nil {
-				return err
+		if k.Encrypt {
+			if file.Password = cfg.keyPassword(c.environ); file.Password == nil {
+				file.Password = c.askNewPassword
+			}
+		}
+		if k.Out == "" {
+			dir := cfg.dataDir(os.Getuid())
+			file.Path = cfg.keyFile(dir)
+			if filepath.Dir(file.Path) == filepath.Clean(dir) {
+				if err := makeDataDir(dir); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	key, err := nostr.CreateKey(file)
+	if _, err := os.Lstat(file.Path); err == nil { // nobody should type a password for nothing
+		return keyError(file.Path, fs.ErrExist)
+	}
+	key, err := file.Create()
 	if err != nil {
-		return keyError(file, err)
+		return keyError(file.Path, err)
 	}
 	_, err = fmt.Fprintln(c.stdout, key.Npub())
 	return err

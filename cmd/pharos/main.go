@@ -35,7 +35,9 @@ type process struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
-	signals        <-chan os.Signal // in place of the operating system's; nil = those
+	// In place of the operating system's; nil = those.
+	signals <-chan os.Signal // to end
+	hangups <-chan os.Signal // to reload
 }
 
 // exitError ends a command with a status. Its text is one plain sentence; an
@@ -86,8 +88,11 @@ type commandLine struct {
 	Serve     serveCmd   `cmd:"" help:"Watch relays, decide, publish and answer: everything in one process."`
 	Check     checkCmd   `cmd:"" help:"Probe relays once, now, and say what was seen."`
 	Keygen    keygenCmd  `cmd:"" help:"Make a service key and print its npub."`
+	RelaysCmd relaysCmd  `cmd:"" name:"relays" help:"List the relays of a running process, and add, exclude, pause or check some."`
 	ConfigCmd configCmd  `cmd:"" name:"config" help:"Check or print the configuration."`
 	Migrate   migrateCmd `cmd:"" help:"Bring the database's schema up to date."`
+	Backup    backupCmd  `cmd:"" help:"Write key and history into one file, while a core runs or not."`
+	Restore   restoreCmd `cmd:"" help:"Put key and history of a backup in place; what was there is kept beside."`
 	Health    healthCmd  `cmd:"" help:"Ask a running process whether it is ready."`
 	Version   versionCmd `cmd:"" help:"Print the version."`
 }
@@ -101,13 +106,18 @@ type command struct {
 
 // load reads the configuration; its error carries the exit status.
 func (c *command) load() (*loaded, error) {
-	cfg, err := loadConfig(c.flags.Config, c.environ, Overrides{DataDir: c.flags.DataDir, Listen: c.flags.Listen, Relays: c.flags.Relays})
+	cfg, err := loadConfig(c.flags.Config, c.environ, c.overrides())
 	if err != nil {
 		var problems Problems
 		errors.As(err, &problems)
 		return nil, exitf(exitUsage, "%s\n%s", err, counted(len(problems), "problem in the configuration", "problems in the configuration"))
 	}
 	return cfg, nil
+}
+
+// overrides are the flags that stand above file and environment.
+func (c *command) overrides() Overrides {
+	return Overrides{DataDir: c.flags.DataDir, Listen: c.flags.Listen, Relays: c.flags.Relays}
 }
 
 // run is main without the process: it parses, runs one command and returns the

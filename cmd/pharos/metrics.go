@@ -3,24 +3,17 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pharos-nostr/pharos/probe"
-	"github.com/pharos-nostr/pharos/probe/vantage"
 	"github.com/pharos-nostr/pharos/publisher/relay"
 )
-
-// point is one vantage of this process.
-type point struct {
-	name    string
-	vantage *vantage.Vantage
-	checker *probe.Checker
-}
 
 // collector reads, when it is scraped, what only this process knows of its
 // vantages and its relay. What vantages tell the core, as remote ones do too, is
 // the API's to show.
 type collector struct {
-	points []point
-	relay  *relay.Relay
+	points  []*point
+	relay   *relay.Relay
+	backups *dailyBackup // nil = none are made
+	host    func() *host // nil until the machine is watched
 }
 
 func vantageDesc(name, help string) *prometheus.Desc {
@@ -49,6 +42,11 @@ var (
 	descStored        = relayDesc("events_stored", "Events that the relay holds.")
 	descSent          = relayDesc("events_sent_total", "EVENT messages sent to clients.")
 	descSlow          = relayDesc("slow_clients_total", "Connections closed because the client did not read.")
+	descRateLimited   = relayDesc("rate_limited_total", "Requests answered with rate-limited.")
+	descRefused       = relayDesc("refused_connections_total", "Connections refused because their address holds too many.")
+
+	descBackup   = prometheus.NewDesc("pharos_backup_last_success_timestamp_seconds", "When the newest daily backup was made; 0 = there is none.", nil, nil)
+	descWarnings = prometheus.NewDesc("pharos_host_warnings", "Sentences in /v1/status about this machine that an operator should read.", nil, nil)
 )
 
 // Describe names every metric.
@@ -67,7 +65,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descWaiting, float64(s.Ready), p.name)
 		gauge(descParked, float64(s.Parked), p.name)
 		gauge(descRate, s.Rate, p.name)
-		counter(descPanics, p.checker.Panics(), p.name)
+		counter(descPanics, p.panics.Load()+p.checker.Load().Panics(), p.name)
 		counter(descExpedited, s.Expedited, p.name)
 		counter(descExpeditesDropped, s.ExpeditesDropped, p.name)
 		counter(descBatches, s.Batches, p.name)
@@ -82,4 +80,16 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descStored, float64(s.Stored))
 	counter(descSent, s.Sent)
 	counter(descSlow, s.Slow)
+	counter(descRateLimited, s.RateLimited)
+	counter(descRefused, s.Refused)
+	if c.backups != nil {
+		last := 0.0
+		if t := c.backups.LastSuccess(); !t.IsZero() {
+			last = float64(t.Unix())
+		}
+		gauge(descBackup, last)
+	}
+	if h := c.host(); h != nil {
+		gauge(descWarnings, float64(len(h.Warnings())))
+	}
 }

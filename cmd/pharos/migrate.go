@@ -27,7 +27,7 @@ func (m *migrateCmd) Run(ctx context.Context, c *command) (err error) {
 		if err := makeDataDir(dir); err != nil {
 			return err
 		}
-		cluster, err := postgres.StartCluster(ctx, postgres.ClusterConfig{DataDir: dir, PgBin: cfg.Database.PgBin, Log: c.log})
+		cluster, err := postgres.StartCluster(ctx, postgres.ClusterConfig{DataDir: dir, PgBin: cfg.Database.PgBin, BackupDir: cfg.Database.BackupDir, Log: c.log})
 		if err != nil {
 			return exitWith(exitStart, err)
 		}

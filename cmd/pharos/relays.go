@@ -118,9 +118,30 @@ func dropSlashTwins(l *relayList, seen map[monitor.RelayURL]bool) {
 const maxRelayLine = 4096
 
 // readRelayLines reads one URL per line; # begins a comment, at the start of a
-// line or after white space. More than maxRelayFile is an error. prepare, when not nil, changes a line before it is
-// judged.
+// line or after white space. More than maxRelayFile is an error. prepare, when
+// not nil, changes a line before it is judged.
 func readRelayLines(r io.Reader, name string, prepare func(string) string, allow []netip.Prefix, add func(monitor.RelayURL), junk *[]junkLine) error {
+	return eachRelayLine(r, func(n int, line string) {
+		text := stripComment(line)
+		if text == "" {
+			return
+		}
+		if prepare != nil {
+			text = prepare(text)
+		}
+		u, err := monitor.ParseRelayURL(text, allow...)
+		if err != nil {
+			word, means := refusal(err)
+			*junk = append(*junk, junkLine{File: name, Line: n, Reason: word, Words: means})
+			return
+		}
+		add(u)
+	})
+}
+
+// eachRelayLine calls fn with the number, from 1, and the text of each line, of
+// which no more than maxRelayLine bytes. More than maxRelayFile is an error.
+func eachRelayLine(r io.Reader, fn func(n int, line string)) error {
 	in := bufio.NewReaderSize(&limitedReader{r: r, limit: maxRelayFile}, maxRelayLine)
 	for n := 1; ; n++ {
 		b, prefix, err := in.ReadLine()
@@ -139,20 +160,7 @@ func readRelayLines(r io.Reader, name string, prepare func(string) string, allow
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		text := stripComment(line)
-		if text == "" {
-			continue
-		}
-		if prepare != nil {
-			text = prepare(text)
-		}
-		u, err := monitor.ParseRelayURL(text, allow...)
-		if err != nil {
-			word, means := refusal(err)
-			*junk = append(*junk, junkLine{File: name, Line: n, Reason: word, Words: means})
-			continue
-		}
-		add(u)
+		fn(n, line)
 	}
 }
 

@@ -51,6 +51,17 @@ func (c *Config) corroboration() monitor.Corroboration {
 	}
 }
 
+// excluded are the relays that must never be probed.
+func (c *Config) excluded() []monitor.RelayURL {
+	var out []monitor.RelayURL
+	for _, s := range c.Exclude {
+		if u, err := monitor.Canonical(s); err == nil { // validated
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
 // enrolled are the vantages of this process as the core knows them.
 func (c *Config) enrolled() []monitor.Vantage {
 	out := make([]monitor.Vantage, len(c.Vantages))

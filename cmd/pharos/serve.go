@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -27,13 +28,10 @@ func (s *serveCmd) Run(ctx context.Context, c *command) error {
 	if err != nil {
 		return err
 	}
-	stop := c.signals
-	if stop == nil {
-		notify := make(chan os.Signal, 1)
-		signal.Notify(notify, os.Interrupt, syscall.SIGTERM)
-		defer signal.Stop(notify)
-		stop = notify
-	}
+	stop, unlisten := c.listen(c.signals, os.Interrupt, syscall.SIGTERM)
+	defer unlisten()
+	hangups, unlisten := c.listen(c.hangups, syscall.SIGHUP)
+	defer unlisten()
 	if cfg.file != "" {
 		c.log.Info("configuration", "file", cfg.file)
 	}
@@ -41,6 +39,7 @@ func (s *serveCmd) Run(ctx context.Context, c *command) error {
 	if err != nil {
 		return err
 	}
+	app.reread, app.environ = c.reread, c.environ
 	starting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	started := make(chan error, 1)
@@ -61,11 +60,9 @@ func (s *serveCmd) Run(ctx context.Context, c *command) error {
 
 	watching, unwatch := context.WithCancel(ctx)
 	defer unwatch()
-	watch := make(chan struct{})
-	go func() {
-		defer close(watch)
-		app.sayWhenReady(watching)
-	}()
+	var watch sync.WaitGroup
+	watch.Go(func() { app.sayWhenReady(watching) })
+	watch.Go(func() { app.reloadOn(watching, hangups) })
 	var failure error
 	select {
 	case sig := <-stop:
@@ -76,13 +73,45 @@ func (s *serveCmd) Run(ctx context.Context, c *command) error {
 	}
 	secondSignalEnds()
 	unwatch()
-	<-watch
+	watch.Wait()
 	limit, done := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer done()
 	if err := errors.Join(failure, c.stop(limit, app)); err != nil {
 		return exitWith(exitStart, err)
 	}
 	return nil
+}
+
+// listen returns where the signals arrive: given, or the operating system's. One
+// that comes while nobody listens waits.
+func (c *command) listen(given <-chan os.Signal, signals ...os.Signal) (_ <-chan os.Signal, unlisten func()) {
+	if given != nil {
+		return given, func() {}
+	}
+	notify := make(chan os.Signal, 1)
+	signal.Notify(notify, signals...)
+	return notify, func() { signal.Stop(notify) }
+}
+
+// reread reads the configuration again, from where it was read at the start.
+func (c *command) reread() (*Config, error) {
+	l, err := loadConfig(c.flags.Config, c.environ, c.overrides())
+	if err != nil {
+		return nil, err
+	}
+	return &l.Config, nil
+}
+
+// reloadOn reloads the configuration at each signal until ctx ends.
+func (a *App) reloadOn(ctx context.Context, hangups <-chan os.Signal) {
+	for {
+		select {
+		case <-hangups:
+			_, _ = a.Reload(ctx) // says in the log what came of it
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // breakOff waits for a start that was told to end, no longer than ctx lasts:

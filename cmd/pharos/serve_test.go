@@ -377,6 +377,10 @@ func TestServe(t *testing.T) {
 		`pharos_relay_events_stored`:                                 float64(len(healthy)),
 		`pharos_relay_events_sent_total`:                             float64(len(healthy)),
 		`pharos_relay_slow_clients_total`:                            0,
+		`pharos_relay_rate_limited_total`:                            0,
+		`pharos_relay_refused_connections_total`:                     0,
+		`pharos_backup_last_success_timestamp_seconds`:               0,
+		`pharos_host_warnings`:                                       0,
 		// The API's own are there too.
 		`pharos_relays_listed`: float64(len(healthy)),
 	} {

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/probe"
+	"github.com/pharos-nostr/pharos/probe/vantage"
+)
+
+// point is one vantage of this process.
+type point struct {
+	name    string
+	vantage *vantage.Vantage
+	checker atomic.Pointer[probe.Checker] // of its present plan
+	panics  atomic.Uint64                 // of the earlier ones
+}
+
+// plan is how a vantage of this process is to work.
+type plan struct {
+	cfg     vantage.Config
+	checker *probe.Checker
+}
+
+func closeAll(plans []plan) {
+	for _, p := range plans {
+		p.checker.Close()
+	}
+}
+
+// plans makes a plan for each vantage of the configuration, in its order.
+func (a *App) plans(cfg *Config) (_ []plan, err error) {
+	var out []plan
+	defer func() {
+		if err != nil {
+			closeAll(out)
+		}
+	}()
+	canaries, err := cfg.canaries()
+	if err != nil {
+		return nil, err
+	}
+	room, _ := descriptorRoom(cfg.Probe.Concurrency * len(cfg.Vantages))
+	for i := range cfg.Vantages {
+		v := &cfg.Vantages[i]
+		pc := probeConfig(cfg, a.log.With("vantage", v.Name))
+		pc.SourceAddress = v.SourceAddress
+		checker, err := probe.New(pc)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, plan{vantage.Config{
+			Name:     v.Name,
+			Networks: map[monitor.Network]int{monitor.Clearnet: max(1, room/len(cfg.Vantages))},
+			Rate:     cfg.Probe.Rate, PerIP: cfg.Probe.PerIP, PerSubnet: cfg.Probe.PerSubnet,
+			Cadence: cfg.cadence(), Liveness: cfg.livenessRules(),
+			Canaries: canaries, SelfCheckEvery: cfg.SelfCheck.Interval.D(),
+			SourceAddress: v.SourceAddress, Resolve: checker.Resolve,
+			DrainLimit: drainLimit, FlushLimit: flushLimit, Release: checker.Close,
+		}, checker})
+	}
+	return out, nil
+}
+
+// startVantages starts probing. On the way down all of them stop at once.
+func (a *App) startVantages() error {
+	plans, err := a.plans(a.config())
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	for _, p := range plans {
+		v, err := vantage.New(p.cfg, p.checker, a.engine, a.log)
+		if err != nil {
+			closeAll(plans)
+			return exitWith(exitUsage, err)
+		}
+		one := &point{name: p.cfg.Name, vantage: v}
+		one.checker.Store(p.checker)
+		a.points = append(a.points, one)
+	}
+	if err := a.metrics.Register(&collector{points: a.points, relay: a.relay, backups: a.backups, host: a.host.Load}); err != nil {
+		closeAll(plans)
+		return exitf(exitStart, "metrics: %v", err)
+	}
+	a.background("probing", func(ctx context.Context) error {
+		errs := make([]error, len(a.points))
+		var running sync.WaitGroup
+		for i, p := range a.points {
+			running.Go(func() { errs[i] = p.vantage.Run(ctx) })
+		}
+		running.Wait()
+		return errors.Join(errs...)
+	})
+	return nil
+}
+
+// follow makes the vantages work by new plans, in the same order.
+func (a *App) follow(plans []plan) error {
+	var errs []error
+	for i, p := range plans {
+		one := a.points[i]
+		if err := one.vantage.Configure(p.cfg, p.checker); err != nil {
+			p.checker.Close()
+			errs = append(errs, err)
+			continue
+		}
+		old := one.checker.Swap(p.checker)
+		one.panics.Add(old.Panics())
+	}
+	return errors.Join(errs...)
+}
+
+// canaries are what the vantages ask to know their own network.
+func (c *Config) canaries() ([]vantage.Canary, error) {
+	texts := c.SelfCheck.Canaries.List
+	if c.SelfCheck.Canaries.Default {
+		texts = vantage.DefaultCanaries()
+	}
+	out := make([]vantage.Canary, len(texts))
+	for i, s := range texts {
+		var err error
+		if out[i], err = vantage.ParseCanary(s, c.Probe.AllowNetworks...); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
