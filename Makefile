@@ -2,13 +2,19 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test bench lint fmt build need-go need-postgres need-race need-roots
+.PHONY: help run test bench lint fmt build deb need-go need-postgres need-race need-roots need-node need-npm need-chromium
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Given to pharos serve: make run ARGS='--config pharos.yaml'
 ARGS ?=
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOFUMPT := mvdan.cc/gofumpt@v0.12.0
+NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0
+# Where the Node.js that npm brings is, when the machine's is too old.
+NODE_PACKAGE := node-linux-$(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x64)
+export PATH := $(CURDIR)/bin/node/node_modules/$(NODE_PACKAGE)/bin:$(PATH)
+# Directories with a package.json, for tests.
+NPM_DIRS := api/webtest publisher/interop
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 help: ## list the targets
@@ -21,15 +27,23 @@ build: need-go ## build ./bin/pharos
 	$(BUILD) -o bin/pharos ./cmd/pharos
 
 # The package arrows are held by a test in cmd/pharos; -short is never used and
-# nothing is skipped where PostgreSQL is missing.
-test: need-go need-postgres need-race lint build ## all checks and tests
+# nothing is skipped where PostgreSQL, Node.js or the browser is missing.
+test: need-go need-postgres need-race need-npm need-chromium lint build ## all checks and tests
 	CGO_ENABLED=1 go test -race -timeout 15m ./...
 
 bench: need-go need-postgres ## the benchmarks of the README, each beside its floor
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkP[0-9]' -p 1 -timeout 30m ./... | grep -v -e 'no test files' -e '^PASS'
 
+deb: need-go build ## build dist/pharos_VERSION_ARCH.deb
+	./bin/pharos config check --config deploy/pharos.yaml
+	@mkdir -p dist
+	@version='$(VERSION:v%=%)'; arch="$$(go env GOARCH)"; \
+	if ! grep -q '^[0-9]*[.]' <<<"$$version"; then version="0~git.$$version"; fi; \
+	file="dist/pharos_$${version//-/.}_$$arch.deb"; \
+	DEB_VERSION="$${version//-/.}" ARCH="$$arch" go run $(NFPM) package --config deploy/nfpm.yaml --packager deb --target "$$file"
+
 lint: need-go ## gofmt, go vet, golangci-lint where it is installed, else staticcheck
-	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; }
+	@unformatted=$$(find . -name node_modules -prune -o -name '*.go' -exec gofmt -l {} +); [ -z "$$unformatted" ] || { echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	@if command -v golangci-lint >/dev/null; then \
 		echo golangci-lint run; golangci-lint run; \
@@ -74,6 +88,35 @@ need-race:
 	@if ! command -v gcc >/dev/null || ! echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1; then \
 		echo "A C compiler is missing: the race detector needs one."; \
 		$(call install,gcc libc6-dev); \
+	fi
+
+# Node.js 20.19 or newer runs the Nostr clients and the browser's tests. Debian
+# 12's is older: then npm brings one into ./bin, which only make uses.
+need-node: need-roots
+	@new='const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || a == 20 && b >= 19 ? 0 : 1)'; \
+	if ! command -v npm >/dev/null; then \
+		echo "npm is missing: tests run the clients that people read relay reports with."; \
+		$(call install,npm); \
+	fi; \
+	if ! command -v node >/dev/null || ! node -e "$$new"; then \
+		echo "Node.js is missing or older than 20.19: npm brings one into ./bin."; \
+		mkdir -p bin/node; \
+		npm install --prefix bin/node --no-save --no-package-lock --no-audit --no-fund --ignore-scripts $(NODE_PACKAGE)@22.23.5; \
+		hash -r; \
+		node -e "$$new"; \
+	fi
+
+need-npm: need-node $(NPM_DIRS:%=%/node_modules/.package-lock.json)
+
+# As the lock files say; anew when one of them changes.
+%/node_modules/.package-lock.json: %/package.json %/package-lock.json | need-node
+	cd $* && npm ci --prefer-offline --no-audit --no-fund --ignore-scripts
+	@touch $@
+
+need-chromium:
+	@if ! command -v chromium >/dev/null; then \
+		echo "Chromium is missing: tests look at the page with it."; \
+		$(call install,chromium); \
 	fi
 
 # Without CA certificates every wss:// relay would look untrusted.
