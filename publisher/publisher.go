@@ -116,7 +116,7 @@ func New(cfg Config, key nostr.Key, stored []monitor.SignedEvent) (*Publisher, e
 		s := &stored[i]
 		if s.Pubkey != key.Pubkey() {
 			return nil, fmt.Errorf("%w: the database holds reports of another key (%s, ours is %s); give back the key file it was made with, or start with --new-key",
-				monitor.ErrConflict, s.Pubkey, key.Pubkey())
+				monitor.ErrConflict, nostr.Npub(s.Pubkey), key.Npub())
 		}
 		p.restore(s)
 	}

@@ -105,11 +105,7 @@ func (k Key) Npub() string {
 	if k.p == nil {
 		return ""
 	}
-	s, err := nip19.EncodePublicKey(k.p.pubkey)
-	if err != nil {
-		return ""
-	}
-	return s
+	return Npub(k.p.pubkey)
 }
 
 // Sign sets the event's pubkey, id and signature.

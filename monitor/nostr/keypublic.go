@@ -42,3 +42,13 @@ func ParsePublicKey(text string) (string, error) {
 	}
 	return lower, nil
 }
+
+// Npub writes a public key in hex as NIP-19 does; text that is no such key comes
+// back as it is.
+func Npub(pubkey string) string {
+	s, err := nip19.EncodePublicKey(pubkey)
+	if err != nil {
+		return pubkey
+	}
+	return s
+}

@@ -56,6 +56,9 @@ func findBinaries(ctx context.Context, pgBin, path string, patterns []string, da
 			dir = filepath.Dir(real)
 		}
 		major, err := majorOf(ctx, filepath.Join(dir, "postgres"))
+		if err != nil && ctx.Err() != nil {
+			return binaries{}, err
+		}
 		if err != nil {
 			broken = errors.Join(broken, err)
 			continue
@@ -90,12 +93,18 @@ func findBinaries(ctx context.Context, pgBin, path string, patterns []string, da
 }
 
 // programDirs are the directories in which PostgreSQL's programs are looked
-// for: pgBin alone when it is set, else those of path and then of patterns.
+// for: pgBin alone when it is set, else those of path and then of patterns. They
+// are run from other directories than ours, so all of them are absolute; what is
+// not in path is left out, as everywhere in Go.
 func programDirs(pgBin, path string, patterns []string) ([]string, error) {
 	if pgBin != "" {
-		return []string{pgBin}, nil
+		dir, err := filepath.Abs(pgBin)
+		if err != nil {
+			return nil, fmt.Errorf("find database.pg_bin %s: %w", pgBin, err)
+		}
+		return []string{dir}, nil
 	}
-	dirs := filepath.SplitList(path)
+	dirs := slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool { return !filepath.IsAbs(dir) })
 	for _, p := range patterns {
 		found, err := filepath.Glob(p)
 		if err != nil {
@@ -124,10 +133,14 @@ func executable(path string) bool {
 var versionText = regexp.MustCompile(`PostgreSQL\) (\d+)`)
 
 // majorOf asks a postgres program for its version, "postgres (PostgreSQL) 15.14".
+// When ctx has ended the error is its cause.
 func majorOf(ctx context.Context, program string) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	limit, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "--version").CombinedOutput()
+	out, err := exec.CommandContext(limit, program, "--version").CombinedOutput()
+	if err != nil && ctx.Err() != nil {
+		return 0, fmt.Errorf("ask %s for its version: %w", program, context.Cause(ctx))
+	}
 	if err != nil {
 		return 0, fmt.Errorf("%s --version: %w (%s)", program, err, lastLine(string(out)))
 	}

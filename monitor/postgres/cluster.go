@@ -296,6 +296,7 @@ func (c *Cluster) watchAdopted(pid int) bool {
 // runServer runs one server to its end.
 func (c *Cluster) runServer() error {
 	cmd := exec.Command(c.bin.path("postgres"), c.arguments()...)
+	cmd.Dir = c.dataDir // ours may be closed to its user
 	cmd.Env = environment()
 	cmd.SysProcAttr = childAttr(c.account)
 	log, err := openLog(c.dataDir)

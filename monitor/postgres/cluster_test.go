@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -408,6 +409,36 @@ func TestFindBinaries(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), s) {
 				t.Errorf("%s: %v does not say %q", name, err, s)
 			}
+		}
+	}
+}
+
+func TestFindBinariesInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	told := errors.New("told to end")
+	cancel(told)
+	if _, err := findBinaries(ctx, fakeBinaries(t, t.TempDir(), "18"), "", nil, 0); !errors.Is(err, told) {
+		t.Errorf("interrupted: %v", err)
+	}
+}
+
+// The programs are run from other directories than ours.
+func TestProgramDirsAreAbsolute(t *testing.T) {
+	t.Parallel()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		pgBin, path string
+		want        []string
+	}{
+		{"bin", "/usr/bin", []string{filepath.Join(here, "bin")}},
+		{"", "bin:/usr/bin::.:/bin", []string{"/usr/bin", "/bin"}},
+	} {
+		if dirs, err := programDirs(c.pgBin, c.path, nil); err != nil || !slices.Equal(dirs, c.want) {
+			t.Errorf("%q, %q: %q, %v", c.pgBin, c.path, dirs, err)
 		}
 	}
 }

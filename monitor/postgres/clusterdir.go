@@ -387,12 +387,7 @@ func readPIDFile(pgDir string) (pidFile, bool) {
 // clearStalePIDFile removes the file of a server that is gone where PostgreSQL
 // itself would hesitate: its number now belongs to another living process.
 func clearStalePIDFile(pgDir string) {
-	p, ok := readPIDFile(pgDir)
-	if !ok || serves(p.pid, pgDir) {
-		return
-	}
-	// Not ours to ask: then it is another user's, and PostgreSQL knows that.
-	if syscall.Kill(p.pid, 0) == nil {
+	if p, ok := readPIDFile(pgDir); ok && elsewhere(p.pid, pgDir) {
 		_ = os.Remove(filepath.Join(pgDir, "postmaster.pid")) // else the server says that it is there
 	}
 }

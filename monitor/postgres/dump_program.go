@@ -69,6 +69,9 @@ func findNewest(ctx context.Context, name, pgBin, path string, patterns []string
 			continue
 		}
 		major, err := majorOf(ctx, file)
+		if err != nil && ctx.Err() != nil {
+			return nil, err
+		}
 		if err != nil {
 			broken = errors.Join(broken, err)
 			continue

@@ -160,6 +160,13 @@ func TestFindNewest(t *testing.T) {
 			t.Errorf("server %d: %+v, %v; want %d", server, p, err, want)
 		}
 	}
+	// Who interrupts us is not told that PostgreSQL is broken.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	told := errors.New("told to end")
+	cancel(told)
+	if _, err := findNewest(ctx, "pg_dump", "", "", dirs, 0); !errors.Is(err, told) {
+		t.Errorf("interrupted: %v", err)
+	}
 }
 
 func TestDailyBackups(t *testing.T) {

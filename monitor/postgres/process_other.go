@@ -24,3 +24,7 @@ func serves(pid int, _ string) bool {
 	p, err := os.FindProcess(pid)
 	return err == nil && p.Signal(syscall.Signal(0)) == nil
 }
+
+// elsewhere reports whether process pid lives and is certainly no server on
+// dir: here nobody can tell.
+func elsewhere(int, string) bool { return false }

@@ -100,9 +100,10 @@ func restoreDump(ctx context.Context, t Target, server int, dump *io.SectionRead
 	return nil
 }
 
-// verify reads what was restored.
+// verify reads what was restored. A signal comes too late for it: the rows are
+// there, and only what they hold is still to be told.
 func verify(ctx context.Context, conn *pgx.Conn) (Content, error) {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 	defer cancel()
 	c, err := describe(ctx, conn)
 	if err != nil {
@@ -115,10 +116,9 @@ func verify(ctx context.Context, conn *pgx.Conn) (Content, error) {
 	if c.Schema > newest {
 		return c, fmt.Errorf("%w: the dump has schema version %d and this program knows only %d: restore it with the newer Pharos that wrote it", monitor.ErrConflict, c.Schema, newest)
 	}
-	// Without figures about the tables the first plans are bad.
-	if _, err := conn.Exec(ctx, "ANALYZE"); err != nil {
-		return c, fail("gather figures about the tables", err)
-	}
+	// Without figures about the tables the first plans are bad, until autovacuum
+	// gathers them: no reason to throw the restored rows away.
+	_, _ = conn.Exec(ctx, "ANALYZE")
 	return c, nil
 }
 

@@ -161,6 +161,11 @@ func (r *ClusterRestore) Undo() error {
 	if !r.placed {
 		return nil
 	}
+	// Should the process die in between, the next start must not make an empty
+	// database in the gap.
+	if err := writeMark(filepath.Join(r.dir, restoredMark)); err != nil {
+		return fmt.Errorf("take the new database out again: %w", err)
+	}
 	if err := os.Rename(r.dir, r.cluster.pgDir); err != nil {
 		return fmt.Errorf("take the new database out again: %w", err)
 	}

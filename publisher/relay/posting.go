@@ -8,9 +8,10 @@ import (
 // maxFew is up to how many slots a posting names one by one.
 const maxFew = 256
 
-// posting is the set of the slots whose events have one value of a tag. Adding to it and removing from it does not depend
-// on how many it holds, so that a value which nearly every event has costs a
-// replacement no more than a rare one: beyond maxFew it is one bit per slot.
+// posting is the set of the slots whose events have one value of a tag. Adding
+// to it and removing from it does not depend on how many it holds, so that a
+// value which nearly every event has costs a replacement no more than a rare
+// one: beyond maxFew it is one bit per slot.
 type posting struct {
 	value string
 	n     int
