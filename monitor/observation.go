@@ -92,6 +92,20 @@ type Tasks struct {
 	LastSeq uint64
 }
 
+// TaskChanges is what a vantage on another machine is told: its tasks, or what
+// changed of them, and the rules that it schedules by.
+type TaskChanges struct {
+	Version uint64
+	// Base is the version that Set and Removed change; 0 = Set is the whole list.
+	Base    uint64
+	Set     []Task
+	Removed []RelayURL
+	LastSeq uint64 // as in Tasks
+
+	Cadence  Cadence
+	Liveness Liveness
+}
+
 // Batch is what a vantage hands to the core, every 5 s or 1 000 observations,
 // an empty one too: it carries the vantage's health.
 type Batch struct {

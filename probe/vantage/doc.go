@@ -3,7 +3,7 @@
 //
 //	Core.Tasks ─► schedule (due-heap) ─► ready ─► permits ─► pacer ─► Checker.Check
 //	                   ▲                  ▲                               │
-//	                   │ next due         │ Answer.Expedite               ▼
+//	                   │ due, Answer.Due  │ Answer.Expedite               ▼
 //	                   └──── own record (monitor.Liveness) ◄──────── Observation
 //	                                                                      │
 //	     canaries, lag, clock, descriptors, spike ─► Health ─► outbox ─► Core.Deliver

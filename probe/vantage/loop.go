@@ -23,7 +23,7 @@ type loop struct {
 
 	tasks    chan monitor.Tasks
 	canaries chan canaryRound
-	expedite chan []monitor.RelayURL
+	answers  chan monitor.Answer
 	results  chan result
 	gone     chan struct{} // closed when nobody reads results any more
 
@@ -72,7 +72,7 @@ func newLoop(v *Vantage, probes context.Context) *loop {
 		v: v, set: set, probes: probes,
 		tasks:    make(chan monitor.Tasks),
 		canaries: make(chan canaryRound),
-		expedite: make(chan []monitor.RelayURL),
+		answers:  make(chan monitor.Answer),
 		results:  make(chan result, 64),
 		gone:     make(chan struct{}),
 		relays:   map[monitor.RelayURL]*watched{},
@@ -114,8 +114,9 @@ func (l *loop) run(ctx context.Context) {
 			l.setTasks(t.Relays, wall())
 			l.replan()
 			l.publish()
-		case urls := <-l.expedite:
-			l.hurry(urls, wall())
+		case a := <-l.answers:
+			l.hurry(a.Expedite, wall())
+			l.bringForward(a.Due, wall())
 		case r := <-l.canaries:
 			l.adopt(wall()) // which this round may have been the first to know of
 			if r.of == l.set {
@@ -151,7 +152,7 @@ func (l *loop) drain(endProbes context.CancelFunc) {
 		select {
 		case r := <-l.results:
 			l.finish(r)
-		case <-l.expedite:
+		case <-l.answers:
 			// Too late: nothing is started any more.
 		case <-limit.C:
 			if ended {
@@ -223,6 +224,19 @@ func (l *loop) again(w *watched, now time.Time) time.Time {
 func (l *loop) sooner(w *watched, at time.Time) {
 	if at.Before(w.due) && !at.Before(w.quiet) {
 		l.plan(w, at)
+	}
+}
+
+// bringForward follows the core's record where that wants a relay earlier than
+// our own does: a record there may have lost what ours still has.
+func (l *loop) bringForward(due map[monitor.RelayURL]time.Time, now time.Time) {
+	for relay, at := range due {
+		if at.Before(now) {
+			at = now
+		}
+		if w := l.relays[relay]; w != nil && w.phase == planned && w.lane != nil {
+			l.sooner(w, at)
+		}
 	}
 }
 

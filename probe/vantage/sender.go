@@ -36,7 +36,7 @@ type sender struct {
 // run delivers every BatchEvery, or as soon as a whole batch waits, until
 // closing is closed; then what is left, within FlushLimit. Calls of the core
 // outlive ctx by FlushLimit at most.
-func (s *sender) run(ctx context.Context, closing <-chan struct{}, expedite chan<- []monitor.RelayURL) {
+func (s *sender) run(ctx context.Context, closing <-chan struct{}, answers chan<- monitor.Answer) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	flushed := make(chan struct{})
@@ -56,12 +56,12 @@ func (s *sender) run(ctx context.Context, closing <-chan struct{}, expedite chan
 		case <-flushed:
 		}
 	}()
-	s.loop(ctx, closing, expedite)
+	s.loop(ctx, closing, answers)
 	close(flushed)
 	<-watch
 }
 
-func (s *sender) loop(ctx context.Context, closing <-chan struct{}, expedite chan<- []monitor.RelayURL) {
+func (s *sender) loop(ctx context.Context, closing <-chan struct{}, answers chan<- monitor.Answer) {
 	wait := s.v.batchEvery()
 	backoff := retryFirst
 	t := time.NewTimer(wait)
@@ -90,9 +90,9 @@ func (s *sender) loop(ctx context.Context, closing <-chan struct{}, expedite cha
 			if s.v.outbox.len() >= batchSize {
 				wait = 0
 			}
-			if len(answer.Expedite) > 0 && !last {
+			if len(answer.Expedite)+len(answer.Due) > 0 && !last {
 				select {
-				case expedite <- answer.Expedite:
+				case answers <- answer:
 				case <-closing:
 				}
 			}

@@ -29,8 +29,9 @@ type Checker interface {
 type Core interface {
 	// Tasks returns what to watch. Relays is nil when known is still right.
 	Tasks(ctx context.Context, vantage string, known uint64) (monitor.Tasks, error)
-	// Deliver stores a batch. monitor.ErrConflict: the number is not the next
-	// one and nothing was stored; any other error: it may or may not be stored.
+	// Deliver stores a batch, or keeps it where it outlives this process.
+	// monitor.ErrConflict: the number is not the next one and nothing was stored;
+	// any other error: it may or may not be stored.
 	Deliver(ctx context.Context, b monitor.Batch) (monitor.Answer, error)
 }
 
@@ -229,7 +230,7 @@ func (v *Vantage) Run(ctx context.Context) error {
 	helpers.Go(func() { v.lag.run(meterCtx) })
 	helpers.Go(func() { v.pollTasks(helpersCtx, l.tasks) })
 	helpers.Go(func() { v.watchCanaries(helpersCtx, l.canaries) })
-	delivery.Go(func() { v.sender.run(ctx, closing, l.expedite) })
+	delivery.Go(func() { v.sender.run(ctx, closing, l.answers) })
 
 	l.run(ctx)
 	l.drain(endProbes)

@@ -123,6 +123,7 @@ type core struct {
 	batches  []monitor.Batch
 	sent     []time.Time
 	expedite []monitor.RelayURL
+	due      map[monitor.RelayURL]time.Time
 	// deliver, when set, is asked before a batch is stored.
 	deliver func(b monitor.Batch) error
 	// lose makes deliveries fail although the batch was stored.
@@ -163,8 +164,8 @@ func (c *core) Deliver(_ context.Context, b monitor.Batch) (monitor.Answer, erro
 	if c.lose {
 		return monitor.Answer{}, errors.New("the connection broke")
 	}
-	a := monitor.Answer{Expedite: c.expedite}
-	c.expedite = nil
+	a := monitor.Answer{Expedite: c.expedite, Due: c.due}
+	c.expedite, c.due = nil, nil
 	return a, nil
 }
 
