@@ -44,6 +44,12 @@ func (c Cadence) Phase(relay RelayURL, vantage string) time.Duration {
 	return phase(spread(relay, vantage), c.Interval)
 }
 
+// Slot returns the first moment after t at which this vantage looks at this
+// relay when nothing is known of it but that it is watched.
+func (c Cadence) Slot(relay RelayURL, vantage string, t time.Time) time.Time {
+	return slot(t, c.Interval, spread(relay, vantage))
+}
+
 // First returns when a relay that was never measured here is first due: spread
 // over a minute, a candidate over ten.
 func (c Cadence) First(relay RelayURL, vantage string, t Task, now time.Time) time.Time {

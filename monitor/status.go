@@ -44,5 +44,6 @@ type Status struct {
 	Transitions   map[State]uint64 // by new state
 	Ingested      uint64           // batches
 	Refused       uint64           // batches
+	Unwatched     uint64           // observations dropped because their relay is not watched
 	ReportsSigned uint64
 }

@@ -14,7 +14,17 @@ type Vantage struct {
 	Skew     time.Duration
 	Health   Health
 	Revoked  bool
+
+	// What the core judges, now and since it started; never stored.
+	Eligible bool // its votes count now
+	// Disagreement is the share of its Judged votes of the last hour that stood
+	// against the verdict.
+	Disagreement float64
+	Judged       int // votes, by relay and sweep
 }
+
+// Remote reports whether the vantage is on another machine.
+func (v *Vantage) Remote() bool { return v.Pubkey != "" }
 
 // Reaches reports whether the vantage can reach network n.
 func (v *Vantage) Reaches(n Network) bool {

@@ -10,8 +10,8 @@ import (
 )
 
 // Administer does what an operator or a stranger asks for, in one transaction
-// with its entry in the audit, and hands out a new generation at once where
-// readers should see it. The results stand in the order of c.Relays; a release
+// with its entry in the audit, and hands out a new generation, at most a second
+// later, where readers should see it. The results stand in the order of c.Relays; a release
 // of all has one for each relay that it released.
 //
 // An error says that nothing has changed: ErrInvalid for a command that is not
@@ -47,9 +47,6 @@ func (e *Engine) Administer(ctx context.Context, c monitor.Command) ([]monitor.C
 		e.check(r, now)
 	}
 	e.mu.Unlock()
-	if len(o.done) > 0 && c.Kind != monitor.CommandSubmit {
-		e.log.Info("operator's command", "kind", string(c.Kind), "actor", c.Actor, "relays", len(o.done))
-	}
 	return o.results, nil
 }
 
@@ -71,7 +68,7 @@ func (e *Engine) begin(ctx context.Context) error {
 		return err
 	}
 	if changed {
-		e.publish(now)
+		e.show(now)
 	}
 	return nil
 }
@@ -96,7 +93,7 @@ func (e *Engine) carryOut(ctx context.Context, out *round, now time.Time) error 
 		e.pub.Withdraw(w)
 	}
 	if e.settle(out, now) {
-		e.publish(now)
+		e.show(now)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 
 // Configure puts another configuration in force while the engine runs: rules,
 // cadence, freshness, start hold, the configured and the excluded relays, the
-// bounds of submissions. Vantages, Pubkey, OnGeneration and Log stay as New was
+// bounds of submissions. Vantages, Registry, Pubkey, OnGeneration and Log stay as New was
 // given them.
 //
 // Records, verdicts and the list that is served stay; the new rules hold from
@@ -99,7 +99,7 @@ func (e *Engine) reconfigure(cfg *Config, now time.Time) *round {
 func (e *Engine) adopt(cfg *Config) {
 	old := e.cfg
 	e.cfg = *cfg
-	e.cfg.Vantages, e.cfg.Pubkey, e.cfg.OnGeneration, e.cfg.Log = old.Vantages, old.Pubkey, old.OnGeneration, old.Log
+	e.cfg.Vantages, e.cfg.Registry, e.cfg.Pubkey, e.cfg.OnGeneration, e.cfg.Log = old.Vantages, old.Registry, old.Pubkey, old.OnGeneration, old.Log
 	e.bounds = boundsOf(&e.cfg)
 	e.sweep = true
 }

@@ -59,6 +59,7 @@ func TestANewConfigurationBringsAndTakesRelays(t *testing.T) {
 		// with the configuration that named it.
 		w.cfg.Relays, w.cfg.Exclude = all, nil
 		w.configure(t)
+		w.run(time.Second) // one generation a second at most
 		w.wantLive(urls(39)[2:]...)
 		w.wantState(url(0), monitor.StateUnknown)
 		w.run(2 * time.Minute)

@@ -52,8 +52,11 @@ type Config struct {
 	// those of one host: strangers' submissions above it are refused. 0 = no
 	// bound. What the configuration and operators name is always watched.
 	MaxRelays, MaxPerHost int
-	// Vantages are the enrolled ones, each with a distinct name.
+	// Vantages are those of this process, each with a distinct name. The enrolled
+	// ones of other machines are in the store.
 	Vantages []monitor.Vantage
+	// Registry keeps the enrolled ones; nil = nobody can be invited.
+	Registry Registry
 	// Pubkey (hex) is the service key's: stored events of another are ignored.
 	Pubkey string
 	// StartHold is for how long after a start with a persisted list nothing
@@ -97,11 +100,11 @@ type Engine struct {
 	byURL    map[monitor.RelayURL]*relay
 	aside    map[monitor.RelayURL]*relay // stored, but not watched: excluded, removed, no longer configured
 	bounds   bounds
-	vantages []*vantage
-	tasks    []monitor.Task
-	ousted   error  // another core wrote to the store: Run ends with it
-	version  uint64 // of tasks
-	sweep    bool   // judge every relay in the next round
+	vantages []*vantage        // those that count
+	revoked  []monitor.Vantage // on other machines; shown, and nothing else
+	tasks    taskList
+	ousted   error // another core wrote to the store: Run ends with it
+	sweep    bool  // judge every relay in the next round
 	warmUp   warmUp
 	clock    clock
 	brake    brakeState
@@ -124,6 +127,7 @@ type Engine struct {
 	reserved  uint64 // numbers up to here are the store's word that they are ours
 	pending   *round // decided, not yet committed
 	lastSweep time.Time
+	owed      bool      // readers wait for a generation
 	pauseEnds time.Time // when the next pause is over; zero = none
 	// doubtful relays are those of commands that the store failed on, and may
 	// have kept: their rows are written again.
@@ -160,8 +164,10 @@ type vantage struct {
 	pass     pass
 	expedite []monitor.RelayURL // to be asked with the next answer
 	doubtful uint64             // a batch that the store failed on, and may have kept
-	// follow are relays whose records were forgotten: see followUp.
-	follow map[monitor.RelayURL]bool
+	// follow holds the relays of which our record may want a look before the
+	// vantage plans one, and when it is to be told: see lookAgain.
+	follow       monitor.DueHeap
+	disagreement disagreement
 }
 
 type counts struct {
@@ -169,6 +175,7 @@ type counts struct {
 	transitions  map[monitor.State]uint64
 	ingested     uint64
 	refused      uint64
+	unwatched    uint64 // observations
 	signed       uint64
 }
 
@@ -186,6 +193,7 @@ func New(ctx context.Context, cfg Config, store Store, publisher func([]monitor.
 		alone:       map[monitor.Network]time.Time{},
 		service:     map[serviceKey]*monitor.SignedEvent{},
 		started:     time.Now(),
+		tasks:       taskList{version: uint64(time.Now().UnixMicro())},
 		sweep:       true,
 		counts:      counts{observations: map[monitor.Outcome]uint64{}, transitions: map[monitor.State]uint64{}},
 	}
@@ -221,20 +229,7 @@ func (c Config) ready() Config {
 
 // restore fills a new engine from the store.
 func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
-	known := map[string]monitor.Vantage{}
-	for _, v := range stored.Vantages {
-		known[v.Name] = v
-	}
-	for _, v := range e.cfg.Vantages {
-		if old, ok := known[v.Name]; ok {
-			v.LastSeq, v.Enrolled = old.LastSeq, old.Enrolled
-		}
-		if v.Enrolled.IsZero() {
-			v.Enrolled = now
-		}
-		e.vantages = append(e.vantages, &vantage{Vantage: v, observer: monitor.NewObserver(now), follow: map[monitor.RelayURL]bool{}})
-	}
-
+	e.muster(stored.Vantages, now)
 	reported := map[monitor.RelayURL]bool{}
 	for i := range stored.Events {
 		if stored.Events[i].Kind == nostr.KindReport {
@@ -261,11 +256,7 @@ func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
 			if !ok {
 				continue
 			}
-			rs.seen[i] = old // the outcome is not stored: it counts from the start on
-			rs.seen[i].Record = e.cfg.Liveness.Restore(old.Record, now)
-			if s := rs.seen[i].Record.LastSuccess; s.After(rs.Verdict.LastSuccess) {
-				rs.Verdict.LastSuccess = s
-			}
+			rs.seen[i] = e.resume(v, rs, old, now)
 		}
 		e.relays = append(e.relays, rs)
 		e.byURL[r.URL] = rs
@@ -333,22 +324,6 @@ func (e *Engine) storeAnswered(err error) {
 
 // Generation returns the newest snapshot; never nil.
 func (e *Engine) Generation() *monitor.Generation { return e.generation.Load() }
-
-// Tasks returns what a vantage should watch. It returns ErrNotFound for a name
-// that is not enrolled.
-func (e *Engine) Tasks(_ context.Context, name string, known uint64) (monitor.Tasks, error) {
-	e.mu.RLock()
-	defer e.mu.RUnlock()
-	i := e.vantage(name)
-	if i < 0 {
-		return monitor.Tasks{}, fmt.Errorf("%w: no vantage named %q is enrolled", monitor.ErrNotFound, name)
-	}
-	t := monitor.Tasks{Version: e.version, LastSeq: e.vantages[i].LastSeq}
-	if known != e.version {
-		t.Relays = e.tasks
-	}
-	return t, nil
-}
 
 // vantage returns the index of the vantage of that name, -1 for none.
 func (e *Engine) vantage(name string) int {

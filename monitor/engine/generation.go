@@ -6,6 +6,16 @@ import (
 	"github.com/pharos-nostr/pharos/monitor"
 )
 
+// show lets readers see what was decided: at once, or, when the newest generation
+// is younger than a second, with the next round (api.md: at most one a second).
+func (e *Engine) show(now time.Time) {
+	const tolerance = roundEvery / 10 // a ticker is not exact
+	age := now.Sub(e.generation.Load().GeneratedAt)
+	if e.owed = age >= 0 && age < roundEvery-tolerance; !e.owed {
+		e.publish(now)
+	}
+}
+
 // publish makes a new generation from what is committed and hands it out.
 func (e *Engine) publish(now time.Time) {
 	e.number++

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -58,6 +57,9 @@ type staged struct {
 	fresh    []*monitor.Observation // those that were stepped, history-only ones left out
 	failed   []monitor.RelayURL     // first failure of a streak
 	returned []monitor.RelayURL     // first success of an offline or dead relay
+	passed   []monitor.RelayURL     // failures that are history only
+	// unwatched counts the observations that were dropped.
+	unwatched int
 }
 
 // stage steps a batch without changing anything.
@@ -67,11 +69,11 @@ func (e *Engine) stage(b monitor.Batch, now time.Time) (*staged, error) {
 
 	i := e.vantage(b.Vantage)
 	if i < 0 {
-		return nil, fmt.Errorf("%w: no vantage named %q is enrolled", monitor.ErrNotFound, b.Vantage)
+		return nil, notEnrolled(b.Vantage)
 	}
 	v := e.vantages[i]
 	if b.Seq <= v.LastSeq {
-		return nil, fmt.Errorf("%w: batch %d of vantage %s: the newest stored is %d", monitor.ErrConflict, b.Seq, b.Vantage, v.LastSeq)
+		return nil, &monitor.SequenceError{Vantage: b.Vantage, Seq: b.Seq, Last: v.LastSeq}
 	}
 	s := &staged{index: i, observer: v.observer.Clone()}
 	s.in = monitor.Ingest{Batch: b, Skew: b.SentAt.Sub(now), Records: map[monitor.RelayURL]monitor.VantageRelay{}, Infos: map[monitor.RelayURL]*monitor.Info{}}
@@ -86,7 +88,8 @@ func (e *Engine) stage(b monitor.Batch, now time.Time) (*staged, error) {
 		}
 		r := e.byURL[o.Relay]
 		if r == nil {
-			continue // no longer watched
+			s.unwatched++ // no longer watched, or made up
+			continue
 		}
 		s.in.Batch.Observations = append(s.in.Batch.Observations, *o)
 		if o.Info != nil && o.Info.Problem == "" && (r.Info == nil || !bytes.Equal(r.Info.Raw, o.Info.Raw)) {
@@ -94,6 +97,9 @@ func (e *Engine) stage(b monitor.Batch, now time.Time) (*staged, error) {
 		}
 		seen := s.record(r)
 		if e.historyOnly(o, &seen, now) {
+			if o.Outcome == monitor.OutcomeFailed {
+				s.passed = append(s.passed, o.Relay)
+			}
 			continue
 		}
 		if cs := b.Health.CanarySuccess; !cs.IsZero() && !cs.After(o.At) {
@@ -206,6 +212,7 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 	v := e.vantages[s.index]
 	v.observer, v.LastSeq, v.LastSeen, v.Skew, v.Health = s.observer, b.Seq, now, s.in.Skew, b.Health
 	e.counts.ingested++
+	e.counts.unwatched += uint64(s.unwatched)
 	e.storeAnswered(nil)
 	for url, seen := range s.in.Records {
 		r := e.byURL[url]
@@ -251,8 +258,13 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 	for _, url := range s.returned {
 		e.ask(url, s.index, len(e.vantages), now)
 	}
-	e.followUp(s.index, now)
-	a := monitor.Answer{Expedite: v.expedite}
+	for _, url := range s.passed {
+		v.passedOver(url, now)
+	}
+	for _, o := range s.fresh {
+		v.seenAgain(o, now)
+	}
+	a := monitor.Answer{Expedite: v.expedite, Due: e.lookAgain(s.index, now)}
 	v.expedite = nil
 	return a
 }

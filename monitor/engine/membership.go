@@ -68,7 +68,7 @@ func (e *Engine) set(out *round, r *relay, next monitor.WatchedRelay) {
 func (e *Engine) forget(r *relay, now time.Time) {
 	for i := range r.seen {
 		r.seen[i] = monitor.VantageRelay{Newest: now.Add(e.vantages[i].Skew)}
-		e.vantages[i].follow[r.URL] = true
+		e.vantages[i].follow.Set(r.URL, now)
 	}
 	r.auth, r.payment, r.pending, r.released = false, false, false, false
 	r.skipped, r.report, r.dirty = monitor.CauseNone, nil, true

@@ -64,8 +64,8 @@ func (e *Engine) round(ctx context.Context) error {
 	if errors.Is(err, monitor.ErrConflict) {
 		return fmt.Errorf("commit a decision: %w", err)
 	}
-	if changed || e.due(now) {
-		e.publish(now)
+	if changed || e.owed || e.due(now) {
+		e.show(now)
 	}
 	return nil
 }
@@ -114,6 +114,9 @@ func (e *Engine) decide(now time.Time) *round {
 	all := e.sweep || now.Sub(e.lastSweep) >= sweepEvery
 	if all {
 		e.sweep, e.lastSweep = false, now
+		for _, v := range e.vantages {
+			v.disagreement.advance(now)
+		}
 	}
 
 	var proposed []change
@@ -145,6 +148,9 @@ func (e *Engine) decide(now time.Time) *round {
 			released = brake.Releases(r.Verdict.HeldSince, el.ballots(r, now), e.brake.electorate, now)
 		}
 		v := brake.Apply(r.Verdict, p.verdict, r.pending, e.brake.engaged, released, now)
+		if all {
+			e.compare(el.ballots(r, now), v.State)
+		}
 		e.change(out, r, v, released, el, now)
 	}
 	for _, r := range e.gone {
@@ -275,21 +281,9 @@ func (e *Engine) settle(out *round, now time.Time) bool {
 		e.retask()
 	}
 	e.warmUp.advance(e, now)
-	return held || len(out.joins) > 0 || len(out.parts) > 0 || len(out.decision.Transitions) > 0 || len(out.decision.Events) > 0 || len(out.decision.Withdrawn) > 0
-}
-
-// retask makes the list of tasks anew; readers hold the old one.
-func (e *Engine) retask() {
-	tasks := make([]monitor.Task, len(e.relays))
-	e.pauseEnds = time.Time{}
-	for i, r := range e.relays {
-		tasks[i] = monitor.Task{Relay: r.URL, Candidate: r.Candidate, PausedUntil: r.PausedUntil}
-		if p := r.PausedUntil; !p.IsZero() && (e.pauseEnds.IsZero() || p.Before(e.pauseEnds)) {
-			e.pauseEnds = p
-		}
-	}
-	e.tasks = tasks
-	e.version++
+	// A candidate is in no list: strangers' submissions make no generations.
+	listed := func(r *relay) bool { return !r.Candidate }
+	return held || slices.ContainsFunc(out.joins, listed) || slices.ContainsFunc(out.parts, listed) || len(out.decision.Transitions) > 0 || len(out.decision.Events) > 0 || len(out.decision.Withdrawn) > 0
 }
 
 // endPauses clears the pauses that are over.

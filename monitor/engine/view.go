@@ -55,7 +55,7 @@ func (e *Engine) Status() monitor.Status {
 		Started: e.started, Leader: true, Generation: g.Number, Fallback: g.Fallback,
 		States: map[monitor.State]int{}, Engaged: e.brake.engaged, ClockSkew: e.clock.skew(now),
 		Observations: maps.Clone(e.counts.observations), Transitions: maps.Clone(e.counts.transitions),
-		Ingested: e.counts.ingested, Refused: e.counts.refused, ReportsSigned: e.counts.signed,
+		Ingested: e.counts.ingested, Refused: e.counts.refused, Unwatched: e.counts.unwatched, ReportsSigned: e.counts.signed,
 	}
 	s.WarmUp.Measured, s.WarmUp.Due, s.WarmUp.Done = e.warmUp.measured, e.warmUp.due, e.warmUp.done
 	if e.storeErr != nil {
@@ -72,9 +72,20 @@ func (e *Engine) Status() monitor.Status {
 		}
 	}
 	for _, v := range e.vantages {
-		s.Vantages = append(s.Vantages, e.judged(v, now))
+		s.Vantages = append(s.Vantages, e.told(v, now))
 	}
+	s.Vantages = append(s.Vantages, e.revoked...)
 	return s
+}
+
+// told is all that is told of a vantage.
+func (e *Engine) told(v *vantage, now time.Time) monitor.Vantage {
+	out := e.judged(v, now)
+	out.Eligible = e.cfg.Corroboration.VantageEligible(&out, now)
+	if d := &v.disagreement; d.votes > 0 {
+		out.Judged, out.Disagreement = d.votes, float64(d.against)/float64(d.votes)
+	}
+	return out
 }
 
 // Ready reports whether readers should be sent here, and if not, why

@@ -40,8 +40,9 @@ type store struct {
 	// lostCommit: the same of the next decision.
 	lostCommit atomic.Bool
 	gate       chan struct{} // not nil: a batch waits for it
-	commits    int
-	ingested   int // observations
+	registry
+	commits  int
+	ingested int // observations
 }
 
 func newStore() *store {
@@ -54,11 +55,32 @@ func newStore() *store {
 func (s *store) Load(context.Context) (*monitor.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &monitor.Stored{Maintenance: s.windows, Seen: s.seen, Generation: s.number, Served: s.served, Relays: slices.Collect(maps.Values(s.relays)), Events: slices.Collect(maps.Values(s.events))}
+	out := &monitor.Stored{Maintenance: s.windows, Seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{}, Generation: s.number, Served: s.served, Relays: slices.Collect(maps.Values(s.relays)), Events: slices.Collect(maps.Values(s.events))}
+	for name := range s.seen {
+		out.Seen[name] = s.restored(name)
+	}
 	for name, seq := range s.seq {
-		out.Vantages = append(out.Vantages, monitor.Vantage{Name: name, LastSeq: seq})
+		if _, remote := s.enrolled[name]; !remote {
+			out.Vantages = append(out.Vantages, monitor.Vantage{Name: name, LastSeq: seq})
+		}
+	}
+	for _, v := range s.enrolled {
+		v.LastSeq = s.seq[v.Name]
+		out.Vantages = append(out.Vantages, v)
 	}
 	return out, nil
+}
+
+// restored is what the store still knows of a vantage's records: nothing that
+// belongs to a process.
+func (s *store) restored(name string) map[monitor.RelayURL]monitor.VantageRelay {
+	out := maps.Clone(s.seen[name])
+	for u, v := range out {
+		v.Outcome, v.Stage, v.Cause, v.Evidence, v.At, v.Expedited = monitor.OutcomeNone, monitor.StageNone, monitor.CauseNone, "", time.Time{}, time.Time{}
+		v.Record.SessionSuccess, v.Record.OnlineSince = time.Time{}, time.Time{}
+		out[u] = v
+	}
+	return out
 }
 
 func (s *store) Watch(_ context.Context, relays []monitor.WatchedRelay) error {
@@ -288,7 +310,7 @@ func newWorld(t *testing.T, relays int, vantages ...string) *world {
 	w.cfg = engine.Config{
 		Liveness: monitor.DefaultLiveness(), Corroboration: c, Cadence: monitor.DefaultCadence(),
 		Freshness: monitor.Freshness{MaxAge: 4 * time.Hour, MinFresh: 0.8, MinCount: 2},
-		Pubkey:    "us", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Pubkey:    "us", Registry: w.store, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 	}
 	w.cfg.Cadence.Interval = interval
 	for _, u := range urls(relays) {
@@ -314,10 +336,14 @@ func (w *world) start() {
 	w.engine, w.stop = e, func() { cancel(); <-done }
 	w.vantages = nil
 	for _, v := range w.cfg.Vantages {
-		w.vantages = append(w.vantages, &watcher{
-			name: v.Name, observer: monitor.NewObserver(time.Now()), sees: up, seq: w.store.seq[v.Name],
-			due: map[monitor.RelayURL]time.Time{}, record: map[monitor.RelayURL]monitor.Record{},
-		})
+		w.vantages = append(w.vantages, w.newWatcher(v.Name))
+	}
+}
+
+func (w *world) newWatcher(name string) *watcher {
+	return &watcher{
+		name: name, observer: monitor.NewObserver(time.Now()), sees: up, seq: w.store.seq[name],
+		due: map[monitor.RelayURL]time.Time{}, record: map[monitor.RelayURL]monitor.Record{},
 	}
 }
 
@@ -394,6 +420,11 @@ func (v *watcher) deliver(w *world) {
 		return
 	}
 	v.pendings, v.recovery = nil, nil
+	for u, at := range a.Due {
+		if at.Before(v.due[u]) {
+			v.due[u] = at
+		}
+	}
 	for _, u := range a.Expedite {
 		v.due[u] = time.Now()
 	}

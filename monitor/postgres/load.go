@@ -172,36 +172,56 @@ func (l *loader) records(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read records: %w", err)
 	}
-	var (
-		vantage                                                      int16
-		relay, open, read, write                                     int32
-		state                                                        string
-		r                                                            monitor.VantageRelay
-		firstFailure, lastFailure, lastSuccess, backoff, due, newest pgtype.Timestamptz
-	)
-	_, err = pgx.ForEachRow(rows, []any{
-		&vantage, &relay, &state, &r.Record.FailureCount, &r.Record.Corroborated, &firstFailure, &lastFailure, &lastSuccess,
-		&backoff, &due, &newest, &open, &read, &write,
-	}, func() error {
+	var vantage int16
+	var relay int32
+	var row recordRow
+	_, err = pgx.ForEachRow(rows, append([]any{&vantage, &relay}, row.columns()...), func() error {
 		i, known := l.index[relay]
 		name, enrolled := l.names[vantage]
 		if !known || !enrolled {
 			return nil
 		}
 		url := l.out.Relays[i].URL
-		if err := r.Record.State.UnmarshalText([]byte(state)); err != nil {
+		seen, err := row.seen()
+		if err != nil {
 			return fmt.Errorf("relay %s at vantage %s: %w", url, name, err)
 		}
-		r.Record.FirstFailure, r.Record.LastFailure, r.Record.LastSuccess = when(firstFailure), when(lastFailure), when(lastSuccess)
-		r.Record.BackoffUntil, r.NextDue, r.Newest = when(backoff), when(due), when(newest)
-		r.RTTOpen, r.RTTRead, r.RTTWrite = duration(open), duration(read), duration(write)
-		l.out.Seen[name][url] = r
+		l.out.Seen[name][url] = seen
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read records: %w", err)
 	}
 	return nil
+}
+
+// recordRow is where a row of vantage_relay is read into, without its keys.
+type recordRow struct {
+	r                                                            monitor.VantageRelay
+	state                                                        string
+	firstFailure, lastFailure, lastSuccess, backoff, due, newest pgtype.Timestamptz
+	open, read, write                                            int32
+}
+
+// columns are where the columns go, in the order of load_records and
+// vantage_records.
+func (w *recordRow) columns() []any {
+	return []any{
+		&w.state, &w.r.Record.FailureCount, &w.r.Record.Corroborated, &w.firstFailure, &w.lastFailure, &w.lastSuccess,
+		&w.backoff, &w.due, &w.newest, &w.open, &w.read, &w.write,
+	}
+}
+
+// seen is the row that was read last.
+func (w *recordRow) seen() (monitor.VantageRelay, error) {
+	r := &w.r
+	if err := r.Record.State.UnmarshalText([]byte(w.state)); err != nil {
+		return monitor.VantageRelay{}, err
+	}
+	r.Record.FirstFailure, r.Record.LastFailure, r.Record.LastSuccess = when(w.firstFailure), when(w.lastFailure), when(w.lastSuccess)
+	r.Record.BackoffUntil, r.NextDue, r.Newest = when(w.backoff), when(w.due), when(w.newest)
+	r.RTTOpen, r.RTTRead, r.RTTWrite = duration(w.open), duration(w.read), duration(w.write)
+	return *r, nil
 }
 
 func (l *loader) events(ctx context.Context) error {

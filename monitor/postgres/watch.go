@@ -53,20 +53,6 @@ func insertRelays(ctx context.Context, tx pgx.Tx, relays []monitor.WatchedRelay)
 	return err
 }
 
-// Enrol adds a vantage, or renews group, key, networks and revocation of
-// the one of that name; its enrolment, sequence and health stay as they are.
-func (s *Store) Enrol(ctx context.Context, v monitor.Vantage) error {
-	networks := []string{}
-	for _, n := range v.Networks {
-		networks = append(networks, text(string(n)))
-	}
-	return s.write(ctx, "enrol vantage", func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, statement("vantage_enrol"), text(v.Name), text(v.Group), text(v.Pubkey),
-			networks, instant(v.Enrolled), v.Revoked)
-		return err
-	})
-}
-
 // lastPer leaves only the last of the elements with the same key, in order:
 // one statement can touch a row only once.
 func lastPer[T any](all []T, key func(T) string) []T {

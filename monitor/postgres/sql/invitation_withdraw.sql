@@ -1,0 +1,1 @@
+DELETE FROM invitation WHERE name = $1 AND used_at IS NULL

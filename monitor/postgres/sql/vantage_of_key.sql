@@ -1,0 +1,1 @@
+SELECT name FROM vantage WHERE pubkey = $1 AND NOT revoked

@@ -1,0 +1,1 @@
+SELECT group_name, pubkey, revoked FROM vantage WHERE name = $1
