@@ -19,7 +19,7 @@ import (
 const (
 	// maxRelays bounds the URLs of one request, of all its lists together.
 	maxRelays = 5000
-	// commandTimeout bounds what the core may take for one command .
+	// commandTimeout bounds what the core may take for one command.
 	commandTimeout = 30 * time.Second
 	// loggedURLs is how many of a command's relays its line in the log names.
 	loggedURLs = 5
@@ -442,9 +442,9 @@ func length(text string) (time.Duration, error) {
 	if err == nil && rest != "" {
 		d, err = time.ParseDuration(rest)
 	}
-	d += time.Duration(n) * 24 * time.Hour
-	if err != nil || d <= 0 {
+	total := time.Duration(n)*24*time.Hour + d
+	if err != nil || d < 0 || total <= 0 {
 		return 0, errors.New("is no duration: use such as 90m, 1h30m or 2d")
 	}
-	return d, nil
+	return total, nil
 }

@@ -45,7 +45,8 @@ func tooLarge(limit int64) *problem {
 }
 
 // checkBody refuses what huma would let pass, or not see: another content type
-// than JSON, which is all that an HTML form of another site can send, text that is not UTF-8, a field given twice, deep nesting.
+// than JSON, which is all that an HTML form of another site can send, text that
+// is not UTF-8, a field given twice, deep nesting.
 func checkBody(r *http.Request, body []byte) *problem {
 	if len(body) == 0 {
 		return nil // whether it may be missing, huma knows
@@ -55,6 +56,7 @@ func checkBody(r *http.Request, body []byte) *problem {
 	if err != nil || media != jsonContentType || charset != "" && charset != "utf-8" && charset != "UTF-8" || r.Header.Get("Content-Encoding") != "" {
 		return newProblem(http.StatusUnsupportedMediaType, "send the body as Content-Type: application/json, in UTF-8, without a Content-Encoding")
 	}
+	r.Header.Set("Content-Type", jsonContentType) // the one spelling that huma knows
 	if !utf8.Valid(body) {
 		return newProblem(http.StatusBadRequest, "the body is not UTF-8")
 	}

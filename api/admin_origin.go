@@ -23,14 +23,14 @@ func crossOrigin(next http.Handler) http.Handler {
 			AllowedOrigins: []string{"*"},
 			AllowedMethods: methods,
 			AllowedHeaders: []string{"*"},
-			ExposedHeaders: []string{"ETag", "Link", "X-Pharos-Generation", "Retry-After"},
+			ExposedHeaders: []string{"ETag", "Link", generationHeader, "Retry-After"},
 			MaxAge:         int((24 * time.Hour).Seconds()),
 		})(next)
 	}
 	read, propose := open(http.MethodGet, http.MethodHead), open(http.MethodPost)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case strings.HasPrefix(r.URL.Path, adminPath):
+		case strings.HasPrefix(r.URL.Path, adminPath), strings.HasPrefix(r.URL.Path, vantagesPath):
 			next.ServeHTTP(w, r)
 		case r.URL.Path == submitPath:
 			propose.ServeHTTP(w, r)

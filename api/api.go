@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -44,6 +45,8 @@ type Options struct {
 	Core     Core     // required
 	History  History  // required
 	Operator Operator // required; who carries out the commands
+	Roster   Roster   // required; who may be a vantage on another machine
+	Intake   Intake   // required; what those work with
 
 	// AdminToken lets its holder command; "" = only a key of Settings.Operators.
 	AdminToken string
@@ -110,6 +113,7 @@ type API struct {
 	http    *httpMetrics
 	auth    *auth
 	limits  *limits
+	desk    *desk
 
 	settings atomic.Pointer[Settings]
 	shelf    atomic.Pointer[shelf]
@@ -130,15 +134,22 @@ func New(opts Options) *API {
 	a.settings.Store(opts.Settings.withDefaults())
 	a.http = newHTTPMetrics(opts.Registry)
 	a.auth, a.limits = newAuth(opts.AdminToken), newLimits(opts.Registry)
+	a.desk = newDesk(opts.Registry, a.limits.limited)
 	opts.Registry.MustRegister(&collector{a})
 
 	r := chi.NewRouter()
 	r.Use(a.observe, crossOrigin, a.limit, middleware.GetHead)
-	r.NotFound(func(w http.ResponseWriter, _ *http.Request) {
+	nothing := func(w http.ResponseWriter, _ *http.Request) {
 		a.writeProblem(w, newProblem(http.StatusNotFound, "there is nothing at this path; / lists what there is"))
-	})
+	}
+	r.NotFound(nothing)
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) {
-		w.Header().Set("Allow", allowed(r, req.URL.Path))
+		allow := allowed(r, cmp.Or(req.URL.RawPath, req.URL.Path))
+		if allow == "" { // a method that chi has never heard of
+			nothing(w, req)
+			return
+		}
+		w.Header().Set("Allow", allow)
 		a.writeProblem(w, newProblem(http.StatusMethodNotAllowed, "this path does not take "+methodLabel(req.Method)+"; Allow names what it takes"))
 	})
 	a.handler = r
@@ -149,6 +160,7 @@ func New(opts Options) *API {
 	a.routeRelays()
 	a.routeSubmit()
 	a.routeAdmin()
+	a.routeVantages()
 	a.routeHistory()
 	a.routeStatus()
 	a.routePages(r)
@@ -163,20 +175,18 @@ func (a *API) Configure(s Settings) {
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
 
-// allowed lists the methods that a path takes, for the header Allow.
+// allowed lists the methods that a path takes, for the header Allow. OPTIONS is
+// none of them: only a browser's preflight is answered, see crossOrigin.
 func allowed(routes chi.Routes, path string) string {
-	list := http.MethodOptions
-	if strings.HasPrefix(path, adminPath) {
-		list = "" // no preflight is answered there
-	}
+	var list []string
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		if !routes.Match(chi.NewRouteContext(), m, path) {
 			continue
 		}
-		list += ", " + m
+		list = append(list, m)
 		if m == http.MethodGet {
-			list += ", " + http.MethodHead
+			list = append(list, http.MethodHead)
 		}
 	}
-	return strings.TrimPrefix(list, ", ")
+	return strings.Join(list, ", ")
 }

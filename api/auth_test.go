@@ -98,7 +98,7 @@ func runOperated(t *testing.T, f func(o *operated)) {
 			Name: "Pharos", PublicURL: "wss://pharos.example", Operators: []string{strings.Repeat("00", 32), key.Pubkey()},
 		}
 		o.api = api.New(api.Options{
-			Core: b.core, History: b.hist, Operator: o.operator, AdminToken: adminToken, Settings: o.settings,
+			Core: b.core, History: b.hist, Operator: o.operator, Roster: newRoster(), Intake: &fakeIntake{}, AdminToken: adminToken, Settings: o.settings,
 			Log: slog.New(slog.NewTextHandler(&o.log, nil)),
 		})
 		f(o)
@@ -454,6 +454,7 @@ func TestBodies(t *testing.T) {
 			"JSON of a kind":   {header: []string{"Content-Type", "application/vnd.x+json"}, status: 415, says: "application/json"},
 			"no type":          {header: []string{"Content-Type", " "}, status: 415, says: "application/json"},
 			"latin1":           {header: []string{"Content-Type", "application/json; charset=iso-8859-1"}, status: 415, says: "application/json"},
+			"type in caps":     {body: `{}`, header: []string{"Content-Type", "Application/JSON; Charset=UTF-8"}, status: 422, says: "problem"},
 			"compressed":       {header: []string{"Content-Encoding", "gzip"}, status: 415, says: "application/json"},
 			"invalid UTF-8":    {body: "{\"relays\":[\"wss://a.example/\xff\"]}", status: 400, says: "not UTF-8"},
 			"cut":              {body: `{"relays":[`, status: 400, says: "no JSON"},

@@ -333,6 +333,9 @@ func curl(op *huma.Operation, base string) string {
 	if query != "" {
 		query = "?" + query[1:]
 	}
+	if isVantages(op) { // no shell signs
+		return "pharos vantage --core " + base
+	}
 	command := []string{"curl"}
 	if op.Method != http.MethodGet {
 		command[0] += " -X " + op.Method

@@ -115,7 +115,7 @@ func run(t *testing.T, f func(b *bench)) {
 
 func newAPI(core api.Core, hist api.History) *api.API {
 	return api.New(api.Options{
-		Core: core, History: hist, Operator: &fakeOperator{}, AdminToken: adminToken,
+		Core: core, History: hist, Operator: &fakeOperator{}, Roster: newRoster(), Intake: &fakeIntake{}, AdminToken: adminToken,
 		Pubkey: strings.Repeat("ab", 32), Version: "1.2.3",
 		Settings: settings(),
 		Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
@@ -297,10 +297,11 @@ func status(now time.Time) monitor.Status {
 			{
 				Name: "ber", Group: "hetzner", Networks: []monitor.Network{monitor.Clearnet, monitor.Tor},
 				Enrolled: now.Add(-48 * time.Hour), LastSeen: now.Add(-3 * time.Second), Skew: -20 * time.Millisecond,
+				Eligible: true, Disagreement: 0.0125, Judged: 800,
 				Health: monitor.Health{Lag: 30 * time.Millisecond, CanarySuccess: now.Add(-9 * time.Second), InFlight: 12, Watched: 2750},
 			},
 			{
-				Name: "nyc", Group: "nyc", Networks: []monitor.Network{monitor.Clearnet}, Enrolled: now.Add(-24 * time.Hour),
+				Name: "nyc", Group: "nyc", Pubkey: strings.Repeat("cd", 32), Networks: []monitor.Network{monitor.Clearnet}, Enrolled: now.Add(-24 * time.Hour),
 				Health: monitor.Health{Impairments: []monitor.Impairment{monitor.ImpairedSpike, monitor.ImpairedLag}, ImpairedSince: now.Add(-time.Minute)},
 			},
 			{Name: "old", Group: "old", Revoked: true},

@@ -59,7 +59,7 @@ func unlimited(path string) bool {
 func (a *API) limit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := a.settings.Load()
-		if s.PerMinute <= 0 || unlimited(r.URL.Path) {
+		if s.PerMinute <= 0 || unlimited(r.URL.Path) || atDesk(r) {
 			next.ServeHTTP(w, r)
 			return
 		}

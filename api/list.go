@@ -279,6 +279,9 @@ func (a *API) routeLists() {
 	})
 }
 
+// generationHeader tells which generation a list is of.
+const generationHeader = "X-Pharos-Generation"
+
 // serveList answers with one list of a shelf.
 func (a *API) serveList(s *shelf, b *body, f monitor.Fallback) *huma.StreamResponse {
 	return raw(func(w http.ResponseWriter, r *http.Request) { a.writeList(w, r, s, b, f) })
@@ -287,7 +290,7 @@ func (a *API) serveList(s *shelf, b *body, f monitor.Fallback) *huma.StreamRespo
 // writeList writes it. A usable list may be kept for 10 s: a generation lives
 // from 1 s to 60 s.
 func (a *API) writeList(w http.ResponseWriter, r *http.Request, s *shelf, b *body, f monitor.Fallback) {
-	w.Header().Set("X-Pharos-Generation", s.number)
+	w.Header().Set(generationHeader, s.number)
 	cache := "public, max-age=10"
 	if f != monitor.FallbackNone {
 		cache = "no-cache"
@@ -310,6 +313,6 @@ func (s *shelf) notUsable(f monitor.Fallback, what string) error {
 		why = "too_few: there are too few online relays"
 	}
 	p := newProblem(http.StatusServiceUnavailable, what+" ("+why+"); do not drop relays meanwhile")
-	p.headers.Set("X-Pharos-Generation", s.number)
+	p.headers.Set(generationHeader, s.number)
 	return p
 }

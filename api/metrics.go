@@ -102,6 +102,9 @@ var (
 	descVantageSkew  = desc("vantage_clock_skew_seconds", "The vantage's clock against ours.", "vantage")
 	descInFlight     = desc("vantage_probes_in_flight", "Probes under way at the vantage.", "vantage")
 	descWatched      = desc("vantage_relays_watched", "Relays on the vantage's schedule.", "vantage")
+	descEligible     = desc("vantage_eligible", "1 = the vantage's votes count now.", "vantage")
+	descDisagreement = desc("vantage_disagreement_ratio", "Share of the vantage's votes of the last hour that stood against the verdict; absent when there were none.", "vantage")
+	descUnwatched    = desc("observations_unwatched_total", "Observations dropped because their relay is not watched.")
 	descObservations = desc("observations_total", "Observations taken in, by outcome.", "outcome")
 	descTransitions  = desc("transitions_total", "Changes of verdicts, by new state.", "state")
 	descBatches      = desc("batches_total", "Batches of observations, by what became of them.", "result")
@@ -170,6 +173,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(descBatches, s.Ingested, "ingested")
 	counter(descBatches, s.Refused, "refused")
 	counter(descReports, s.ReportsSigned)
+	counter(descUnwatched, s.Unwatched)
 
 	enrolled := 0
 	for i := range s.Vantages {
@@ -181,6 +185,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descHealthy, flag(len(v.Health.Impairments) == 0), v.Name)
 		for _, m := range impairments {
 			gauge(descImpaired, flag(slices.Contains(v.Health.Impairments, m)), v.Name, string(m))
+		}
+		gauge(descEligible, flag(v.Eligible), v.Name)
+		if v.Judged > 0 {
+			gauge(descDisagreement, v.Disagreement, v.Name)
 		}
 		moment(descSeen, v.LastSeen, v.Name)
 		gauge(descLag, v.Health.Lag.Seconds(), v.Name)

@@ -46,6 +46,7 @@ var tags = []*huma.Tag{
 	{Name: "Relays", Description: "Single relays, and all that are watched."},
 	{Name: "History", Description: "What happened, for operators of relays and of this monitor."},
 	{Name: "Operators", Description: "What only the operators of this monitor may do."},
+	{Name: "Vantages", Description: "What vantages on other machines use."},
 	{Name: "Service", Description: "This monitor itself."},
 }
 
@@ -59,6 +60,8 @@ var bodies = map[string]string{
 	"admin-pause":       `{"relays":["wss://relay.example.com"],"for":"1h30m"}`,
 	"admin-maintenance": `{"relays":["wss://relay.example.com"],"for":"2d","note":"new disks"}`,
 	"admin-release":     `{"all":true}`,
+	"admin-vantages":    `{"invite":{"name":"ber","group":"hetzner"}}`,
+	"enrol-vantage":     `{"version":1,"token":"…","networks":["clearnet"]}`,
 }
 
 // finish completes the document when every operation is registered.
@@ -84,14 +87,15 @@ func finish(doc *huma.OpenAPI) {
 				}
 			}
 			for _, status := range []string{"429", "503"} {
-				if r := op.Responses[status]; r != nil {
-					if r.Headers == nil {
-						r.Headers = map[string]*huma.Header{}
-					}
-					r.Headers["Retry-After"] = &huma.Header{
-						Description: "In how many seconds to try again.", Required: true, Schema: &huma.Schema{Type: huma.TypeInteger},
-					}
-				}
+				sends(op, status, "Retry-After", &huma.Header{
+					Description: "In how many seconds to try again.", Required: true, Schema: &huma.Schema{Type: huma.TypeInteger},
+				})
+			}
+			sends(op, "401", "WWW-Authenticate", &huma.Header{
+				Description: "Bearer, and Nostr.", Required: true, Schema: &huma.Schema{Type: huma.TypeString},
+			})
+			if ok := op.Responses["200"]; ok != nil && ok.Headers[generationHeader] != nil { // a list: its 503 tells of a generation too
+				sends(op, "503", generationHeader, ok.Headers[generationHeader])
 			}
 		}
 	}
@@ -101,6 +105,18 @@ func finish(doc *huma.OpenAPI) {
 		}
 	}
 	allowNull(doc)
+}
+
+// sends documents a header of a response, where there is one of that status.
+func sends(op *huma.Operation, status, name string, h *huma.Header) {
+	r := op.Responses[status]
+	if r == nil {
+		return
+	}
+	if r.Headers == nil {
+		r.Headers = map[string]*huma.Header{}
+	}
+	r.Headers[name] = h
 }
 
 // methods lists the operations of a path, reading ones first.
@@ -156,7 +172,7 @@ func listResponses(api huma.API, description string, types ...any) map[string]*h
 		"ETag":          text("Differs between representations and codings."),
 		"Cache-Control": text("How long a cache may answer for us."),
 		"Vary":          text("What the representation depends on."),
-		"X-Pharos-Generation": {
+		generationHeader: {
 			Description: "The generation that the list was taken from.",
 			Required:    true,
 			Schema:      &huma.Schema{Type: huma.TypeInteger},

@@ -103,9 +103,16 @@ func (r *record) check(t *testing.T, a *api.API, req *http.Request, w *httptest.
 	r.mu.Lock()
 	r.seen[op.OperationID+" "+strconv.Itoa(w.Code)] = true
 	r.mu.Unlock()
+	var named []string
 	for name, h := range promised.Headers {
+		named = append(named, http.CanonicalHeaderKey(name))
 		if h.Required && w.Header().Get(name) == "" {
 			t.Errorf("%s: header %s is missing", what, name)
+		}
+	}
+	for name := range w.Header() {
+		if !common(name) && !slices.Contains(named, name) {
+			t.Errorf("%s: header %s is not documented", what, name)
 		}
 	}
 	if w.Body.Len() == 0 {
@@ -129,6 +136,16 @@ func (r *record) check(t *testing.T, a *api.API, req *http.Request, w *httptest.
 	if len(res.Errors) > 0 {
 		t.Errorf("%s does not conform: %v (of %d faults) in %.500s", what, res.Errors[0], len(res.Errors), w.Body)
 	}
+}
+
+// common reports whether a header is of HTTP in general, and needs no word in
+// each response's documentation.
+func common(name string) bool {
+	switch name {
+	case "Cache-Control", "Vary", "X-Content-Type-Options":
+		return true
+	}
+	return strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "Access-Control-")
 }
 
 // documented lists the operations of a document.

@@ -63,7 +63,9 @@ type vantageStatus struct {
 	Networks      []string `json:"networks" nullable:"false"`
 	Enrolled      *string  `json:"enrolled" format:"date-time"`
 	LastSeen      *string  `json:"last_seen" format:"date-time"`
+	Remote        bool     `json:"remote" doc:"It is on another machine."`
 	Revoked       bool     `json:"revoked"`
+	Eligible      bool     `json:"eligible" doc:"Its votes count now: it is enrolled, healthy, was heard lately, and its clock is right."`
 	Healthy       bool     `json:"healthy"`
 	Impairments   []string `json:"impairments" nullable:"false" doc:"Why it is not healthy."`
 	ImpairedSince *string  `json:"impaired_since" format:"date-time"`
@@ -72,6 +74,8 @@ type vantageStatus struct {
 	LagMS         int64    `json:"lag_ms" doc:"How late its probes start, 95th percentile of the last minute."`
 	InFlight      int      `json:"in_flight"`
 	Watched       int      `json:"watched"`
+	// Null before there was a vote to compare.
+	Disagreement *float64 `json:"disagreement_ratio" doc:"Share of its votes of the last hour that stood against the verdict."`
 }
 
 // health is the body of /healthz and /readyz.
@@ -169,7 +173,9 @@ func newVantageStatus(v *monitor.Vantage) vantageStatus {
 		Networks:      make([]string, len(v.Networks)),
 		Enrolled:      utcOrNull(v.Enrolled),
 		LastSeen:      utcOrNull(v.LastSeen),
+		Remote:        v.Remote(),
 		Revoked:       v.Revoked,
+		Eligible:      v.Eligible,
 		Healthy:       len(v.Health.Impairments) == 0,
 		Impairments:   make([]string, len(v.Health.Impairments)),
 		ImpairedSince: utcOrNull(v.Health.ImpairedSince),
@@ -178,6 +184,9 @@ func newVantageStatus(v *monitor.Vantage) vantageStatus {
 		LagMS:         v.Health.Lag.Milliseconds(),
 		InFlight:      v.Health.InFlight,
 		Watched:       v.Health.Watched,
+	}
+	if v.Judged > 0 {
+		b.Disagreement = &v.Disagreement
 	}
 	for i, n := range v.Networks {
 		b.Networks[i] = string(n)
