@@ -33,19 +33,22 @@ const (
 	closeLimit = 3 * time.Second  // subscribers and requests
 )
 
-// App is one process that does everything: New wires nothing yet, Start brings
+// App is one process that does everything: New reads the relay files, Start brings
 // it up part by part, Stop takes it down in the order of config.md.
 type App struct {
 	cfg    atomic.Pointer[Config]
 	dir    string
 	newKey bool
 	log    *slog.Logger
-	// reread reads the configuration again for a reload; nil = it cannot be.
-	reread    func() (*Config, error)
-	environ   []string   // where a key's password may be
-	reloading sync.Mutex // one reload at a time; guards list, and points after the start
+	// reread reads the configuration again for a reload; New's gives back what
+	// is in force.
+	reread  func() (*Config, error)
+	environ []string // where a key's password may be
+	// changing holds a token while the start, or a reload, sets list and points.
+	changing chan struct{}
 
 	list      *relayList
+	lock      *dirLock
 	listener  net.Listener
 	server    *http.Server
 	handler   atomic.Pointer[http.Handler]
@@ -79,9 +82,13 @@ func New(cfg *Config, dir string, newKey bool, log *slog.Logger) (*App, error) {
 	if err != nil {
 		return nil, exitWith(exitUsage, err)
 	}
-	a := &App{dir: dir, newKey: newKey, log: log, list: list, metrics: prometheus.NewRegistry(), failed: make(chan error, 4)}
+	a := &App{dir: dir, newKey: newKey, log: log, list: list, metrics: prometheus.NewRegistry(), changing: make(chan struct{}, 1), failed: make(chan error, 4)}
 	c := *cfg
 	a.cfg.Store(&c)
+	a.reread = func() (*Config, error) {
+		same := *a.config()
+		return &same, nil
+	}
 	return a, nil
 }
 
@@ -99,8 +106,13 @@ func (a *App) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, a.Stop(ctx))
 		}
 	}()
+	a.changing <- struct{}{}
+	defer func() { <-a.changing }()
 	a.sayWhatIsWatched(a.config(), a.list)
 	limitMemory(a.log, a.config().Database.URL == "")
+	if err := a.config().checkSources(ctx); err != nil {
+		return err
+	}
 	if err := a.openDataDir(); err != nil {
 		return err
 	}
@@ -216,6 +228,7 @@ func (a *App) openDataDir() error {
 	if err != nil {
 		return err
 	}
+	a.lock = lock
 	a.onStop("lock", func(context.Context) error { return lock.release() })
 	a.log.Info("data directory", "path", a.dir)
 	return nil
@@ -236,6 +249,7 @@ func (a *App) listen(ctx context.Context) error {
 		return exitf(exitStart, "cannot listen on %s: %v", a.config().Listen, err)
 	}
 	a.listener = l
+	a.lock.announce(l.Addr().String())
 	starting := http.Handler(http.HandlerFunc(answerStarting))
 	a.handler.Store(&starting)
 	a.server = &http.Server{

@@ -53,17 +53,19 @@ type arrow struct {
 var arrows = []arrow{
 	{pkg: "monitor", third: []string{"golang.org/x/net/idna"}},
 	{pkg: "monitor/nostr", ours: []string{"monitor"}, third: []string{"github.com/nbd-wtf/go-nostr", "golang.org/x/crypto", "github.com/btcsuite/btcd/btcec/v2"}},
+	{pkg: "monitor/wire", ours: []string{"monitor"}, third: []string{}},
 	{pkg: "monitor/ratelimit", ours: []string{}, third: []string{}},
 	{pkg: "monitor/selection", ours: []string{}, third: []string{"gonum.org/v1/gonum"}},
 	{pkg: "monitor/engine", ours: []string{"monitor", "monitor/nostr", "monitor/ratelimit", "monitor/selection"}, third: []string{}},
 	{pkg: "monitor/postgres", ours: []string{"monitor", "migrations"}, third: []string{"github.com/jackc/pgx/v5", "github.com/pressly/goose/v3", "golang.org/x/sync"}},
 	{pkg: "migrations", ours: []string{}, third: []string{}},
-	{pkg: "probe/...", ours: []string{"monitor", "monitor/nostr", "monitor/ratelimit", "monitor/selection", "probe/..."}},
+	{pkg: "probe/...", ours: []string{"monitor", "monitor/nostr", "monitor/ratelimit", "monitor/selection", "monitor/wire", "probe/..."}},
 	{pkg: "publisher/relay", ours: []string{"monitor", "monitor/nostr", "monitor/ratelimit", "monitor/selection"}},
 	{pkg: "publisher/...", ours: []string{"monitor", "monitor/nostr", "monitor/ratelimit", "monitor/selection", "publisher/..."}},
 	{pkg: "api/client", ours: []string{"monitor", "monitor/nostr", "monitor/ratelimit", "monitor/selection"}},
-	{pkg: "api/...", ours: []string{"monitor", "monitor/nostr", "monitor/ratelimit", "monitor/selection", "api/..."}},
+	{pkg: "api/...", ours: []string{"monitor", "monitor/nostr", "monitor/ratelimit", "monitor/selection", "monitor/wire", "api/..."}},
 	{pkg: "cmd/pharos", ours: []string{"..."}},
+	{pkg: "cmd/pharos/world", ours: []string{}, third: []string{}}, // tests alone
 }
 
 // fences name who alone may import a module directly.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/pharos-nostr/pharos/monitor/postgres"
 )
@@ -24,7 +22,7 @@ func (b *backupCmd) Run(ctx context.Context, c *command) error {
 	if err != nil {
 		return err
 	}
-	ctx, done := c.interruptible(ctx)
+	ctx, done := c.untilSignal(ctx)
 	defer done()
 	job := backupJob{cfg: &cfg.Config, dir: cfg.dataDir(os.Getuid()), environ: c.environ, log: c.log}
 	if inside(b.File, job.dir) {
@@ -32,41 +30,12 @@ func (b *backupCmd) Run(ctx context.Context, c *command) error {
 	}
 	m, size, err := job.write(ctx, b.File, b.Force)
 	if err != nil {
-		return interruptedOr(err, "the backup was interrupted: "+b.File+" was not written")
+		// What was under way when the signal came says that in words of its own.
+		return interruptedOr(causeOf(ctx, err), "the backup was interrupted: "+b.File+" was not written")
 	}
 	_, err = fmt.Fprintf(c.stdout, "backed up %s to %s: %s, %s, %s\n", m.identity(), b.File,
 		counted(int(m.Relays), "relay", "relays"), counted(int(m.Transitions), "transition", "transitions"), sizeText(size))
 	return err
-}
-
-// errInterrupted ends what a signal ended.
-var errInterrupted = errors.New("interrupted")
-
-// interruptible returns a context that ends with errInterrupted when a signal
-// comes; a second one ends the process at once. done gives the signals back.
-func (c *command) interruptible(ctx context.Context) (_ context.Context, done func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals, release := c.signals, func() {}
-	if signals == nil {
-		notify := make(chan os.Signal, 1)
-		signal.Notify(notify, os.Interrupt, syscall.SIGTERM)
-		signals, release = notify, func() { signal.Stop(notify) }
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-signals:
-			secondSignalEnds()
-			cancel(errInterrupted)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() {
-		cancel(nil)
-		<-ended
-		release()
-	}
 }
 
 // interruptedOr is err with an exit status, and text in place of it when a
@@ -113,7 +82,10 @@ func (b *backupJob) openSource(ctx context.Context) (t postgres.Target, release 
 	if !isNotFound(err) {
 		return t, nil, err
 	}
-	if !hasCluster(b.dir) {
+	switch there, err := hasCluster(b.dir); {
+	case err != nil:
+		return t, nil, exitf(exitStart, "the database in %s cannot be read: %s; run the command as the user that runs pharos serve", b.dir, reason(err))
+	case !there:
 		return t, nil, exitf(exitStart, "there is no database in %s, so there is nothing to back up: name the right one with --data-dir", b.dir)
 	}
 	lock, err := lockDataDir(b.dir)

@@ -112,10 +112,14 @@ func (b *backupJob) identify(m *manifest, pubkeys []string) {
 
 func isNotFound(err error) bool { return errors.Is(err, monitor.ErrNotFound) }
 
-// hasCluster tells whether a private cluster was made in dir.
-func hasCluster(dir string) bool {
+// hasCluster tells whether a private cluster was made in dir. An error: that may
+// not be known.
+func hasCluster(dir string) (bool, error) {
 	_, err := os.Stat(filepath.Join(dir, "pg", "PG_VERSION"))
-	return err == nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // inside tells whether file would be in dir, or below.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -19,18 +20,47 @@ type partFile struct {
 	placed bool
 }
 
-// createPart begins to write the file to, beside it and hidden.
+// createPart begins to write the file to, beside it and hidden. What a process
+// left behind that was killed, a secret perhaps, is removed.
 func createPart(to string) (*partFile, error) {
+	sweepParts(to)
 	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".*"+partSuffix)
 	if err != nil {
 		return nil, err
 	}
 	p := &partFile{File: f, to: to}
+	// sweepParts sees by it that we live.
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err := f.Chmod(0o600); err != nil { // an odd umask may have taken the owner's bits
 		p.discard()
 		return nil, err
 	}
 	return p, nil
+}
+
+// sweepParts removes the parts of the file to that nobody writes any more. One
+// that stays does no harm.
+func sweepParts(to string) {
+	dir, prefix := filepath.Dir(to), "."+filepath.Base(to)+"."
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		number, ours := strings.CutPrefix(e.Name(), prefix)
+		if !ours || strings.TrimLeft(number, "0123456789") != partSuffix || !e.Type().IsRegular() {
+			continue
+		}
+		name := filepath.Join(dir, e.Name())
+		f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			_ = os.Remove(name)
+		}
+		_ = f.Close()
+	}
 }
 
 // place flushes the file to the disk and gives it its name, which another file

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -158,7 +159,7 @@ func backupOf(t *testing.T, environ ...string) (file, dir string) {
 // fakePrograms makes a directory with programs of PostgreSQL's that do as told.
 func fakePrograms(t *testing.T, script string, programs ...string) string {
 	t.Helper()
-	dir := t.TempDir()
+	dir := dataDir(t)
 	for _, p := range programs {
 		text := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo '" + p + " (PostgreSQL) 99.1'; exit; fi\n" + script
 		if err := os.WriteFile(filepath.Join(dir, p), []byte(text), 0o755); err != nil {
@@ -202,6 +203,33 @@ func TestBackupInterrupted(t *testing.T) {
 	}
 }
 
+// Nor does one come to nothing else that interrupts the start of the database.
+func TestBackupInterruptedAtTheStart(t *testing.T) {
+	dir, out := dataDir(t), t.TempDir()
+	started := filepath.Join(dir, "started")
+	if err := errors.Join(syscall.Mkfifo(started, 0o600), os.Chmod(started, 0o666), os.Mkdir(filepath.Join(dir, "pg"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(dir, "pg", "PG_VERSION"), "99\n", 0o600)
+	bin := fakePrograms(t, "echo started >'"+started+"'; exec sleep 600\n", "postgres", "initdb")
+	signals := make(chan os.Signal, 1)
+	var errs lockedBuffer
+	status := make(chan int, 1)
+	go func() {
+		status <- run(context.Background(), on(dir, "backup", filepath.Join(out, "a")), process{
+			stdin: strings.NewReader(""), stdout: io.Discard, stderr: &errs, environ: []string{"PHAROS_DATABASE_PG_BIN=" + bin}, signals: signals,
+		})
+	}()
+	readAll(t, started)
+	signals <- os.Interrupt
+	if got := <-status; got != 1 || !strings.Contains(errs.String(), "the backup was interrupted: ") || strings.Contains(errs.String(), "did not answer") {
+		t.Errorf("status %d: %s", got, errs.String())
+	}
+	if n := names(t, out); len(n) != 0 {
+		t.Errorf("left behind: %v", n)
+	}
+}
+
 func TestBackupRefusals(t *testing.T) {
 	dir := dataDir(t)
 	if _, err := nostr.CreateKey(filepath.Join(dir, "service.key")); err != nil {
@@ -213,12 +241,15 @@ func TestBackupRefusals(t *testing.T) {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	unreadable := dataDir(t)
+	writeFile(t, filepath.Join(unreadable, "pg"), "", 0o600)
 	for name, c := range map[string]struct {
 		dir, file string
 		environ   []string
 		says      string
 	}{
 		"nothing there":     {dataDir(t), to + "/a", nil, "there is no database in"},
+		"not to be read":    {unreadable, to + "/a", nil, "cannot be read: not a directory; run the command as the user that runs pharos serve"},
 		"no key":            {dataDir(t), to + "/a", []string{database}, "there is no service key"},
 		"standard output":   {dir, "-", []string{database}, "not to the standard output: name one"},
 		"a directory":       {dir, to, []string{database}, "is a directory: name a file in it"},
@@ -284,6 +315,33 @@ func TestPartNeverReplaces(t *testing.T) {
 }
 
 // An encrypted key is backed up and restored as it is, without its password.
+// A part holds the service key: what a killed process left is removed, what
+// another one writes is not.
+func TestPartsOfTheKilled(t *testing.T) {
+	dir := t.TempDir()
+	to := filepath.Join(dir, "backup[1]")
+	for _, name := range []string{".backup[1].123" + partSuffix, ".backup[1].mine" + partSuffix, ".backup1.123" + partSuffix} {
+		writeFile(t, filepath.Join(dir, name), "", 0o600)
+	}
+	first, err := createPart(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := createPart(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.discard()
+	want := []string{".backup1.123" + partSuffix, ".backup[1].mine" + partSuffix, filepath.Base(first.Name()), filepath.Base(second.Name())}
+	slices.Sort(want)
+	if d := cmp.Diff(want, names(t, dir)); d != "" {
+		t.Errorf("(-want +got): %s", d)
+	}
+	if err := first.place(false); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestBackupEncryptedKey(t *testing.T) {
 	dir := dataDir(t)
 	file := filepath.Join(dir, "encrypted.key")

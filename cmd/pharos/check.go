@@ -9,10 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"os/signal"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
@@ -82,27 +79,6 @@ func (k *checkCmd) Run(ctx context.Context, c *command) error {
 		return exitf(exitBad, "%d of %s not ok", bad, counted(len(targets.relays)+targets.junk, "relay is", "relays are"))
 	}
 	return nil
-}
-
-// untilSignal returns a context that ends with the first signal to stop. stop
-// gives the signals back.
-func (c *command) untilSignal(ctx context.Context) (_ context.Context, stop func()) {
-	if c.signals == nil {
-		return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		select {
-		case <-c.signals:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() {
-		cancel()
-		wait.Wait()
-	}
 }
 
 // source is the address of the vantage that was named.

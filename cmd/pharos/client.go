@@ -41,11 +41,12 @@ type coreClient struct {
 // core is a client of the core that serves this configuration. With steer it
 // also holds the admin token. Errors carry an exit status.
 func (c *command) core(cfg *loaded, steer bool) (*coreClient, error) {
-	if _, port, err := net.SplitHostPort(cfg.Listen); err == nil && port == "0" {
-		return nil, exitf(exitUsage, "listen is %s, which is any free port: name the one that the running process has, with --listen", cfg.Listen)
+	listen := c.address(cfg)
+	if _, port, err := net.SplitHostPort(listen); err == nil && port == "0" {
+		return nil, exitf(exitUsage, "listen is %s, which is any free port: name the one that the running process has, with --listen", listen)
 	}
 	k := &coreClient{
-		base: httpURL(cfg.Listen),
+		base: httpURL(listen),
 		http: &http.Client{
 			// Neither a proxy nor another address may see the token.
 			Transport:     &http.Transport{DisableKeepAlives: true, Proxy: nil},
@@ -61,6 +62,18 @@ func (c *command) core(cfg *loaded, steer bool) (*coreClient, error) {
 		return nil, exitf(exitBad, "%s", tokenAdvice(k.tokenFile, err))
 	}
 	return k, nil
+}
+
+// address is where the process on the data directory answers: listen may have
+// been changed since it started. Without one, and above all with --listen, it is
+// that of the configuration.
+func (c *command) address(cfg *loaded) string {
+	if c.flags.Listen == nil {
+		if at := answersAt(cfg.dataDir(os.Getuid())); at != "" {
+			return at
+		}
+	}
+	return cfg.Listen
 }
 
 // get reads a path into v.

@@ -57,9 +57,6 @@ func laterFeatures(c *Config) Problems {
 			refuse(prefix+"."+key, "vantages."+key, v.Interface(), reflect.Zero(v.Type()).Interface())
 		})
 	}
-	if len(c.Vantages) == 0 {
-		problems = append(problems, Problem{Key: "vantages", Text: "must name at least one: vantages on other machines are not in this version yet"})
-	}
 	return problems
 }
 

@@ -93,9 +93,9 @@ func (l *loaded) locate(p *Problem, text *source) {
 }
 
 // Names in the environment that are no keys: where the file is, how to log, the
-// key's password, and what Kubernetes and Docker's links set for a service
+// key's password, a vantage's token, and what Kubernetes and Docker's links set for a service
 // called pharos.
-var notKeys = []string{"PHAROS_CONFIG", "PHAROS_LOG_LEVEL", "PHAROS_LOG_FORMAT", keyPasswordVariable, "PHAROS_PORT"}
+var notKeys = []string{"PHAROS_CONFIG", "PHAROS_LOG_LEVEL", "PHAROS_LOG_FORMAT", keyPasswordVariable, tokenVariable, "PHAROS_PORT"}
 
 func pharosEnv(environ []string) map[string]string {
 	env := map[string]string{}

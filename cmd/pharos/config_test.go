@@ -435,15 +435,19 @@ func TestDSNIsMasked(t *testing.T) {
 
 func TestRedact(t *testing.T) {
 	for in, want := range map[string]string{
-		"postgres://pharos:hunter2@db/x":           "postgres://pharos:********@db/x",
-		"postgres://u:pa@SEKRIT@db/x":              "postgres://u:********@db/x",
-		"postgres://u:SE'KRIT@db/x":                "postgres://u:********@db/x",
-		"host=db password=hunter2 user=pharos":     "host=db password=******** user=pharos",
-		"host=db password='hun ter2' user=pharos":  "host=db password=******** user=pharos",
-		"host=db password='hun ter2 user=pharos":   "host=db password=********",
-		"host=db password=hun'ter2 user=pharos":    "host=db password=******** user=pharos",
-		"postgres://db/x?password=hunter2&a=b":     "postgres://db/x?password=********&a=b",
-		"key: {password_file: /etc/pharos/secret}": "key: {password_file: /etc/pharos/secret}",
+		"postgres://pharos:hunter2@db/x":                                   "postgres://pharos:********@db/x",
+		"postgres://u:pa@SEKRIT@db/x":                                      "postgres://u:********@db/x",
+		"postgres://u:SE'KRIT@db/x":                                        "postgres://u:********@db/x",
+		"host=db password=hunter2 user=pharos":                             "host=db password=******** user=pharos",
+		"host=db password='hun ter2' user=pharos":                          "host=db password=******** user=pharos",
+		"host=db password='hun ter2 user=pharos":                           "host=db password=********",
+		"host=db password=hun'ter2 user=pharos":                            "host=db password=******** user=pharos",
+		"postgres://db/x?password=hunter2&a=b":                             "postgres://db/x?password=********&a=b",
+		"key: {password_file: /etc/pharos/secret}":                         "key: {password_file: /etc/pharos/secret}",
+		"/d/admin.token: no such file; password: x":                        "/d/admin.token: no such file; password: ********",
+		"password=a /run/db_secret: is empty, b/token: is a pipe: token:y": "password=******** /run/db_secret: is empty, b/token: is a pipe: token:********",
+		"https://h/?token: SEKRIT":                                         "https://h/?token: ********",
+		"https://h/token:SEKRIT":                                           "https://h/token:********",
 	} {
 		if got := redact(in); got != want {
 			t.Errorf("%q becomes %q, want %q", in, got, want)

@@ -181,7 +181,9 @@ var (
 	// A quoted password ends at its quote, one whose quote stays open with the
 	// line.
 	secretPassword = regexp.MustCompile(`(?i)((?:password|passwd|passphrase|secret|token|sslpassword)\s*[=:]\s*)("[^"\n]*"|'(?:[^'\\\n]|\\.)*'|["'].*|[^\s&,}]+)`)
-	secretKey      = regexp.MustCompile(`(?i)\b(nsec1|ncryptsec1)[0-9a-z]+|\b[0-9a-f]{64}\b`)
+	// A file of such a name, and what is wrong with it: "/d/admin.token: …".
+	secretFile = regexp.MustCompile(`(?i)/[^\s/"'=:?&]*(?:password|passwd|passphrase|secret|token): `)
+	secretKey  = regexp.MustCompile(`(?i)\b(nsec1|ncryptsec1)[0-9a-z]+|\b[0-9a-f]{64}\b`)
 )
 
 // redact masks whatever in s looks like a secret: a password in a URL, in a
@@ -189,8 +191,13 @@ var (
 // known to be a secret by its type is masked whole before.
 func redact(s string) string {
 	s = secretUserinfo.ReplaceAllString(s, "${1}:"+mask+"@")
-	s = secretPassword.ReplaceAllString(s, "${1}"+mask)
-	return secretKey.ReplaceAllString(s, mask)
+	var b strings.Builder
+	at := 0
+	for _, file := range append(secretFile.FindAllStringIndex(s, -1), []int{len(s), len(s)}) {
+		b.WriteString(secretPassword.ReplaceAllString(s[at:file[0]], "${1}"+mask) + s[file[0]:file[1]])
+		at = file[1]
+	}
+	return secretKey.ReplaceAllString(b.String(), mask)
 }
 
 // Builtin is a list that may also be the word "default", which stands for the

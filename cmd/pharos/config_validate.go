@@ -252,23 +252,20 @@ func (c *Config) validateRules(v *validator) {
 	}
 }
 
-var (
-	vantageName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,62}$`)
-	geohashText = regexp.MustCompile(`^[0-9b-hjkmnp-z]{1,12}$`)
-)
+var geohashText = regexp.MustCompile(`^[0-9b-hjkmnp-z]{1,12}$`)
 
 func (c *Config) validateVantages(v *validator) {
 	first := map[string]int{}
 	for i, x := range c.Vantages {
 		key := fmt.Sprintf("vantages[%d]", i)
-		if !vantageName.MatchString(x.Name) {
-			v.fail(key+".name", "is %q: a name has 1 to 63 small letters, digits, dots, hyphens and underscores", x.Name)
+		if err := monitor.CheckVantageName(x.Name); err != nil {
+			v.fail(key+".name", "is %q: %v", x.Name, err)
 		} else if j, twice := first[x.Name]; twice {
 			v.fail(key+".name", "is %q: vantages[%d] has that name already", x.Name, j)
 		}
 		first[x.Name] = i
-		if x.Group != "" && !vantageName.MatchString(x.Group) {
-			v.fail(key+".group", "is %q: a group has 1 to 63 small letters, digits, dots, hyphens and underscores", x.Group)
+		if err := monitor.CheckVantageName(x.Group); x.Group != "" && err != nil {
+			v.fail(key+".group", "is %q: %v", x.Group, err)
 		}
 		if x.Geohash != "" && !geohashText.MatchString(x.Geohash) {
 			v.fail(key+".geohash", "is %q: a geohash has 1 to 12 of the characters 0-9 and b-z without i, l and o", x.Geohash)

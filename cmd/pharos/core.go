@@ -50,7 +50,9 @@ func (a *App) startCore(ctx context.Context, key nostr.Key, store *postgres.Stor
 		defer cancel()
 		return a.relay.Shutdown(ctx)
 	})
-	a.engine, err = engine.New(ctx, a.engineConfig(cfg, a.list), store, func(stored []monitor.SignedEvent) (engine.Publisher, error) {
+	rules := a.engineConfig(cfg, a.list)
+	rules.Registry = store
+	a.engine, err = engine.New(ctx, rules, store, func(stored []monitor.SignedEvent) (engine.Publisher, error) {
 		var err error
 		a.publisher, err = publisher.New(a.publisherConfig(cfg), key, stored)
 		return a.publisher, err
@@ -59,7 +61,7 @@ func (a *App) startCore(ctx context.Context, key nostr.Key, store *postgres.Stor
 		return exitWith(exitStart, err)
 	}
 	a.api = api.New(api.Options{
-		Core: core{a.engine, a}, History: store, Operator: core{a.engine, a}, AdminToken: token.Reveal(),
+		Core: core{a.engine, a}, History: store, Operator: core{a.engine, a}, Roster: a.engine, Intake: a.engine, AdminToken: token.Reveal(),
 		Pubkey: key.Pubkey(), Version: versionText(), Registry: a.metrics, Log: a.log,
 		Settings: a.apiSettings(cfg),
 	})
@@ -177,5 +179,11 @@ func (a *App) relayURL() string {
 	return "ws" + httpURL(a.listener.Addr().String())[len("http"):] + "/"
 }
 
-// geohash is where this monitor is: its first vantage's place.
-func (c *Config) geohash() string { return c.Vantages[0].Geohash }
+// geohash is where this monitor is: its first vantage's place, "" where it has
+// none of its own.
+func (c *Config) geohash() string {
+	if len(c.Vantages) == 0 {
+		return ""
+	}
+	return c.Vantages[0].Geohash
+}

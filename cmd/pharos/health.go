@@ -13,7 +13,7 @@ import (
 )
 
 type healthCmd struct {
-	URL string `arg:"" optional:"" help:"Of the process; by default where the configuration listens."`
+	URL string `arg:"" optional:"" help:"Of the process; by default the one on this data directory."`
 }
 
 // healthTimeout bounds the whole request: a health check that hangs is a bad
@@ -29,7 +29,7 @@ func (h *healthCmd) Run(ctx context.Context, c *command) error {
 		if err != nil {
 			return err
 		}
-		target = httpURL(cfg.Listen)
+		target = httpURL(c.address(cfg))
 	}
 	u, err := readyURL(target)
 	if err != nil {

@@ -45,8 +45,9 @@ type host struct {
 	// tests put their own in.
 	free func(dir string) (free, size uint64, err error)
 
+	full bool // only run's goroutine
+
 	mu       sync.Mutex
-	full     bool
 	warnings []string
 }
 
@@ -123,40 +124,27 @@ func (h *host) disk() string {
 	if err != nil || size == 0 {
 		return "" // then the database will say it
 	}
-	share := float64(free) / float64(size)
-	h.mu.Lock()
+	share, enough := float64(free)/float64(size), math.Min(1.5*minFree, (1+minFree)/2)
 	full := h.full
-	h.mu.Unlock()
 	switch {
 	case share < minFree:
 		full = true
-	case share >= math.Min(1.5*minFree, (1+minFree)/2):
+	case share >= enough:
 		full = false
 	}
 	h.keepRaw(!full)
 	if !full {
 		return ""
 	}
-	return fmt.Sprintf("the disk that holds %s is nearly full: raw observations are not kept while less than %.0f %% is free (it is %.1f %%, %s); verdicts go on",
-		h.dir, minFree*100, share*100, size2text(free))
+	return fmt.Sprintf("the disk that holds %s is nearly full: raw observations are not kept until %.3g %% of it is free (it is %.3g %%, %s); verdicts go on",
+		h.dir, enough*100, share*100, sizeText(int64(free)))
 }
 
 func (h *host) keepRaw(on bool) {
-	h.mu.Lock()
-	changed := h.full == on
-	h.full = !on
-	h.mu.Unlock()
-	if changed {
+	if h.full == on {
+		h.full = !on
 		h.raw.KeepRaw(on)
 	}
-}
-
-func size2text(n uint64) string {
-	const mb = 1 << 20
-	if n >= 10<<30 {
-		return fmt.Sprintf("%d GB", n>>30)
-	}
-	return fmt.Sprintf("%d MB", n/mb)
 }
 
 // diskFree asks the file system; what only root may use is not free.
@@ -184,7 +172,7 @@ func limitMemory(log *slog.Logger, privateCluster bool) {
 	}
 	limit := memoryFor(whole, privateCluster)
 	debug.SetMemoryLimit(limit)
-	log.Info("memory limit from the cgroup", "cgroup", size2text(whole), "ours", size2text(uint64(limit)))
+	log.Info("memory limit from the cgroup", "cgroup", sizeText(int64(whole)), "ours", sizeText(limit))
 }
 
 // memoryFor is our part of a cgroup's memory, bytes.

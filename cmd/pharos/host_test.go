@@ -44,6 +44,9 @@ func TestHostStopsRawObservationsOnAFullDisk(t *testing.T) {
 		if got := len(h.Warnings()) > 0; got != step.warned {
 			t.Errorf("%s: warnings %q, want some: %v", step.name, h.Warnings(), step.warned)
 		}
+		if step.warned && !strings.Contains(h.Warnings()[0], "until 7.5 % of it is free (it is ") {
+			t.Errorf("%s: %q does not say how much must be free", step.name, h.Warnings()[0])
+		}
 	}
 	if raw.changes[0] || !raw.changes[1] {
 		t.Errorf("raw rows were switched %v, want off and then on", raw.changes)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,16 +86,18 @@ type commandLine struct {
 	LogLevel  string  `name:"log-level" enum:"debug,info,warn,error" default:"info" env:"PHAROS_LOG_LEVEL" help:"How much is logged: debug, info, warn or error."`
 	LogFormat string  `name:"log-format" enum:"text,json" default:"text" env:"PHAROS_LOG_FORMAT" help:"How it is logged: text or json."`
 
-	Serve     serveCmd   `cmd:"" help:"Watch relays, decide, publish and answer: everything in one process."`
-	Check     checkCmd   `cmd:"" help:"Probe relays once, now, and say what was seen."`
-	Keygen    keygenCmd  `cmd:"" help:"Make a service key and print its npub."`
-	RelaysCmd relaysCmd  `cmd:"" name:"relays" help:"List the relays of a running process, and add, exclude, pause or check some."`
-	ConfigCmd configCmd  `cmd:"" name:"config" help:"Check or print the configuration."`
-	Migrate   migrateCmd `cmd:"" help:"Bring the database's schema up to date."`
-	Backup    backupCmd  `cmd:"" help:"Write key and history into one file, while a core runs or not."`
-	Restore   restoreCmd `cmd:"" help:"Put key and history of a backup in place; what was there is kept beside."`
-	Health    healthCmd  `cmd:"" help:"Ask a running process whether it is ready."`
-	Version   versionCmd `cmd:"" help:"Print the version."`
+	Serve     serveCmd    `cmd:"" help:"Watch relays, decide, publish and answer: everything in one process."`
+	Vantage   vantageCmd  `cmd:"" help:"Probe for a core on another machine; opens no port."`
+	Check     checkCmd    `cmd:"" help:"Probe relays once, now, and say what was seen."`
+	Keygen    keygenCmd   `cmd:"" help:"Make a service key and print its npub."`
+	Vantages  vantagesCmd `cmd:"" help:"Invite, list and revoke the vantages of a running process."`
+	RelaysCmd relaysCmd   `cmd:"" name:"relays" help:"List the relays of a running process, and add, exclude, pause or check some."`
+	ConfigCmd configCmd   `cmd:"" name:"config" help:"Check or print the configuration."`
+	Migrate   migrateCmd  `cmd:"" help:"Bring the database's schema up to date."`
+	Backup    backupCmd   `cmd:"" help:"Write key and history into one file, while a core runs or not."`
+	Restore   restoreCmd  `cmd:"" help:"Put key and history of a backup in place; what was there is kept beside."`
+	Health    healthCmd   `cmd:"" help:"Ask a running process whether it is ready."`
+	Version   versionCmd  `cmd:"" help:"Print the version."`
 }
 
 // command is a process and the flags that all commands share.
@@ -112,6 +115,8 @@ func (c *command) load() (*loaded, error) {
 		errors.As(err, &problems)
 		return nil, exitf(exitUsage, "%s\n%s", err, counted(len(problems), "problem in the configuration", "problems in the configuration"))
 	}
+	// Should the file be gone at a reload, the defaults are not what is meant.
+	c.flags.Config = cmp.Or(cfg.file, c.flags.Config)
 	return cfg, nil
 }
 

@@ -276,6 +276,7 @@ func TestServeCannotStart(t *testing.T) {
 	}{
 		"port in use":            {nil, []string{"--listen", taken.Addr().String()}, "is in use by another program"},
 		"no address of ours":     {nil, []string{"--listen", "192.0.2.1:7766"}, "is no address of this machine"},
+		"no source of ours":      {[]string{"PHAROS_VANTAGES=[{name: a, source_address: 127.0.0.1}, {name: b, source_address: 192.0.2.1}]"}, []string{"--listen", "127.0.0.1:0"}, "192.0.2.1, the source address of the vantage b, is no address of this machine"},
 		"data directory in use":  {nil, []string{"--data-dir", locked, "--listen", "127.0.0.1:0"}, "uses the data directory"},
 		"data directory a file":  {nil, []string{"--data-dir", badKey, "--listen", "127.0.0.1:0"}, "data directory"},
 		"key with wrong content": {[]string{"PHAROS_KEY_FILE=" + badKey}, []string{"--listen", "127.0.0.1:0"}, badKey},

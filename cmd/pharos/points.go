@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/pharos-nostr/pharos/monitor"
 	"github.com/pharos-nostr/pharos/probe"
@@ -63,6 +66,24 @@ func (a *App) plans(cfg *Config) (_ []plan, err error) {
 		}, checker})
 	}
 	return out, nil
+}
+
+// checkSources refuses a vantage whose source address is not here: every one of
+// its probes would fail, and by no relay's fault.
+func (c *Config) checkSources(ctx context.Context) error {
+	for _, v := range c.Vantages {
+		if !v.SourceAddress.IsValid() {
+			continue
+		}
+		p, err := new(net.ListenConfig).ListenPacket(ctx, "udp", netip.AddrPortFrom(v.SourceAddress, 0).String())
+		if errors.Is(err, syscall.EADDRNOTAVAIL) {
+			return exitf(exitStart, "%s, the source address of the vantage %s, is no address of this machine: correct it in vantages, or take it out", v.SourceAddress, v.Name)
+		}
+		if err == nil {
+			_ = p.Close() // nothing was sent
+		}
+	}
+	return nil
 }
 
 // startVantages starts probing. On the way down all of them stop at once.

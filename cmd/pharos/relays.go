@@ -83,10 +83,8 @@ func (c *Config) relays() (*relayList, error) {
 // dropExcluded takes out what exclude names.
 func (c *Config) dropExcluded(l *relayList) {
 	excluded := map[monitor.RelayURL]bool{}
-	for _, s := range c.Exclude {
-		if u, err := monitor.Canonical(s); err == nil {
-			excluded[u] = true
-		}
+	for _, u := range c.excluded() {
+		excluded[u] = true
 	}
 	kept := l.Relays[:0]
 	for _, r := range l.Relays {

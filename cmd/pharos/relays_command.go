@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 )
 
 // relaysCmd holds the commands on the relays of a running core.
@@ -175,7 +172,7 @@ func (c *command) steer(ctx context.Context, path string, body adminRequest, don
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := c.untilSignal(ctx)
 	defer stop()
 	var answer adminResults
 	if err := core.post(ctx, "/v1/admin/"+path, body, &answer); err != nil {

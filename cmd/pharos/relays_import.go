@@ -10,10 +10,8 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/pharos-nostr/pharos/monitor"
 )
@@ -63,7 +61,7 @@ func (k *relaysImportCmd) Run(ctx context.Context, c *command) error {
 	var outcome map[string]adminResult
 	var failure error
 	if !k.DryRun && len(good) > 0 {
-		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+		ctx, stop := c.untilSignal(ctx)
 		defer stop()
 		outcome, failure = k.send(ctx, c, cfg, good)
 	}

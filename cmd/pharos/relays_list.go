@@ -6,11 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 type relaysListCmd struct {
@@ -52,7 +49,7 @@ func (k *relaysListCmd) Run(ctx context.Context, c *command) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := c.untilSignal(ctx)
 	defer stop()
 	query := k.query()
 	for first := true; ; first = false {

@@ -15,18 +15,19 @@ import (
 // reloadLimit bounds a reload: it reads files and stores the relays once.
 const reloadLimit = 30 * time.Second
 
-// errNoReload: there is nothing to read again, in tests.
-var errNoReload = errors.New("this process was started without a configuration to read again")
-
 // Reload reads the configuration again and swaps all of it, or nothing. What
 // only a restart can change keeps its value, and is named in the answer. The
 // error is an *api.ReloadError when the configuration is wrong, and wraps
 // monitor.ErrUnavailable while the store is away.
 func (a *App) Reload(ctx context.Context) (api.Reloaded, error) {
-	a.reloading.Lock()
-	defer a.reloading.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, reloadLimit)
 	defer cancel()
+	select {
+	case a.changing <- struct{}{}:
+		defer func() { <-a.changing }()
+	case <-ctx.Done():
+		return api.Reloaded{}, fmt.Errorf("%w: the start, or another reload, is under way", monitor.ErrUnavailable)
+	}
 
 	out, err := a.reload(ctx)
 	switch {
@@ -41,9 +42,6 @@ func (a *App) Reload(ctx context.Context) (api.Reloaded, error) {
 }
 
 func (a *App) reload(ctx context.Context) (api.Reloaded, error) {
-	if a.reread == nil {
-		return api.Reloaded{}, errNoReload
-	}
 	next, err := a.reread()
 	if err != nil {
 		return api.Reloaded{}, reloadError(err)
@@ -77,15 +75,17 @@ func (a *App) reload(ctx context.Context) (api.Reloaded, error) {
 	}
 	a.list = list
 	a.sayWhatIsWatched(next, list)
-	err = errors.Join(
+	if err := errors.Join(
 		a.publisher.Configure(a.publisherConfig(next)),
 		a.relay.Configure(a.relayOptions(next)),
 		a.follow(fresh),
-	)
+	); err != nil { // what was validated before is refused only on the way down
+		a.log.Error("a part goes on with its old configuration", "error", err)
+	}
 	a.api.Configure(a.apiSettings(next))
 	a.cfg.Store(next)
 	a.route(next)
-	return out, err // nil: what was validated before cannot be refused
+	return out, nil
 }
 
 // reloadError lists every problem of a configuration.

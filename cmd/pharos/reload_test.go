@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pharos-nostr/pharos/api"
+	"github.com/pharos-nostr/pharos/monitor"
 	"github.com/pharos-nostr/pharos/monitor/postgres"
 	"github.com/pharos-nostr/pharos/probe/relaytest"
 )
@@ -68,6 +71,9 @@ func TestReload(t *testing.T) {
 	c.Database.URL = DSN(postgres.TestDatabase(t))
 	s, reload := reloadable(t, c)
 	s.waitFor(t, urlsOf(relays...))
+	if at := httpURL(answersAt(s.dir)); at != s.URL() {
+		t.Errorf("commands look for it at %s, and it is at %s", at, s.URL())
+	}
 	before := s.reports(t)
 	transitions := func() int {
 		var h struct {
@@ -198,6 +204,23 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
+// A file that was found without being named must still be there: nobody means the
+// defaults by removing it for a moment.
+func TestReloadOfAFileThatIsGone(t *testing.T) {
+	t.Chdir(t.TempDir())
+	writeFile(t, "pharos.yaml", "name: First\n", 0o600)
+	c := &command{flags: &commandLine{}}
+	if cfg, err := c.load(); err != nil || cfg.Name != "First" {
+		t.Fatal(cfg, err)
+	}
+	if err := os.Remove("pharos.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := c.reread(); err == nil || !strings.Contains(err.Error(), "pharos.yaml: cannot be read: there is no such file") {
+		t.Errorf("read again: %v, %v", cfg, err)
+	}
+}
+
 // A reload that the store cannot keep changes nothing, and is possible again
 // when the store is back.
 func TestReloadWithoutAStore(t *testing.T) {
@@ -232,4 +255,19 @@ func TestReloadWithoutAStore(t *testing.T) {
 		t.Errorf("the next reload: %v", err)
 	}
 	s.waitFor(t, urlsOf(relay, late))
+}
+
+// A reload does not come between the steps of a start.
+func TestReloadDuringTheStart(t *testing.T) {
+	c := fastConfig(t, relaytest.Start(t, relaytest.Options{}))
+	a, err := New(&c, t.TempDir(), false, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.changing <- struct{}{} // as Start does
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := a.Reload(ctx); !errors.Is(err, monitor.ErrUnavailable) {
+		t.Errorf("a reload during the start: %v", err)
+	}
 }

@@ -26,7 +26,7 @@ func (r *restoreCmd) Run(ctx context.Context, c *command) error {
 	if err != nil {
 		return err
 	}
-	ctx, done := c.interruptible(ctx)
+	ctx, done := c.untilSignal(ctx)
 	defer done()
 	job := &restoreJob{cfg: &cfg.Config, dir: cfg.dataDir(os.Getuid()), log: c.log}
 	if file, provided := cfg.keyPlace(job.dir, c.environ); provided {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/signal"
 	"sync"
 	"syscall"
 	"time"
@@ -13,10 +12,6 @@ import (
 type serveCmd struct {
 	NewKey bool `help:"Go on with this key although the database holds reports of another: clients will see a new monitor."`
 }
-
-// sameSignal is how long after the first signal further ones count as that
-// one: timeout(1) and process managers send it to the process and to its group.
-const sameSignal = 250 * time.Millisecond
 
 // stopLimit bounds a whole shutdown (config.md); what is not done by then is
 // cut off.
@@ -28,9 +23,9 @@ func (s *serveCmd) Run(ctx context.Context, c *command) error {
 	if err != nil {
 		return err
 	}
-	stop, unlisten := c.listen(c.signals, os.Interrupt, syscall.SIGTERM)
+	stop, unlisten := listen(c.signals, os.Interrupt, syscall.SIGTERM)
 	defer unlisten()
-	hangups, unlisten := c.listen(c.hangups, syscall.SIGHUP)
+	hangups, unlisten := listen(c.hangups, syscall.SIGHUP)
 	defer unlisten()
 	if cfg.file != "" {
 		c.log.Info("configuration", "file", cfg.file)
@@ -82,17 +77,6 @@ func (s *serveCmd) Run(ctx context.Context, c *command) error {
 	return nil
 }
 
-// listen returns where the signals arrive: given, or the operating system's. One
-// that comes while nobody listens waits.
-func (c *command) listen(given <-chan os.Signal, signals ...os.Signal) (_ <-chan os.Signal, unlisten func()) {
-	if given != nil {
-		return given, func() {}
-	}
-	notify := make(chan os.Signal, 1)
-	signal.Notify(notify, signals...)
-	return notify, func() { signal.Stop(notify) }
-}
-
 // reread reads the configuration again, from where it was read at the start.
 func (c *command) reread() (*Config, error) {
 	l, err := loadConfig(c.flags.Config, c.environ, c.overrides())
@@ -126,12 +110,6 @@ func (c *command) breakOff(ctx context.Context, app *App, started <-chan error) 
 	case <-ctx.Done():
 		return exitf(exitStart, "the start could not be broken off within %s: it is cut off", stopLimit)
 	}
-}
-
-// secondSignalEnds gives the signals back to the system's own handling, which
-// ends the process.
-func secondSignalEnds() {
-	time.AfterFunc(sameSignal, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 }
 
 func (c *command) stop(ctx context.Context, app *App) error {
