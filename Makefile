@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test bench lint fmt build deb need-go need-postgres need-race need-roots need-node need-npm need-chromium
+.PHONY: help run test bench world world-full lint fmt build deb need-go need-postgres need-race need-roots need-node need-npm need-chromium
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Given to pharos serve: make run ARGS='--config pharos.yaml'
@@ -18,7 +18,7 @@ NPM_DIRS := api/webtest publisher/interop
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: need-go need-postgres need-roots build ## build and start pharos serve (ARGS='--config FILE')
 	exec ./bin/pharos serve $(ARGS)
@@ -33,6 +33,15 @@ test: need-go need-postgres need-race need-npm need-chromium lint build ## all c
 
 bench: need-go need-postgres ## the benchmarks of the README, each beside its floor
 	CGO_ENABLED=0 go test -run '^$$' -bench '^BenchmarkP[0-9]' -p 1 -timeout 30m ./... | grep -v -e 'no test files' -e '^PASS'
+
+# Rows of a Markdown table; a promise that is not kept fails.
+WORLD := CGO_ENABLED=0 go test -count=1 -v -timeout 6h -run '^TestWorld$$' ./cmd/pharos/world -relays 3000 -days 30
+
+world: need-go ## 30 days of 3 000 relays and 5 vantages that fail: what is wrongly called dead, and what is missed
+	@$(WORLD) -vantages 5 -seeds 1 | { grep -v -e '^===' -e '^---' -e '^PASS' || true; }
+
+world-full: need-go ## the same five times each, with 1, 3, 5 and 10 vantages: the table of the README (half an hour)
+	@$(WORLD) -vantages 1,3,5,10 -seeds 5 | { grep -v -e '^===' -e '^---' -e '^PASS' || true; }
 
 deb: need-go build ## build dist/pharos_VERSION_ARCH.deb
 	./bin/pharos config check --config deploy/pharos.yaml
