@@ -19,7 +19,7 @@ fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 	if [ -n "$2" ]; then
-		systemctl try-restart pharos.service
+		systemctl try-restart pharos.service pharos-vantage.service
 	else
 		echo "Pharos is installed. Look at /etc/pharos/pharos.yaml, then: systemctl enable --now pharos"
 	fi

@@ -3,5 +3,5 @@
 set -e
 
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
-	systemctl disable --now --quiet pharos.service
+	systemctl disable --now --quiet pharos.service pharos-vantage.service
 fi
