@@ -11,8 +11,8 @@ const (
 	clockRecent = 10 * time.Minute // older Date headers say nothing about now
 )
 
-// clock compares our clock with the Date headers of the relays' upgrade
-// responses: one offset a host, so that no single operator decides.
+// clock compares our clock with the Date headers of the upgrade responses that
+// one vantage saw: one offset a host, so that no single operator decides.
 type clock struct{ dates []clockDate }
 
 type clockDate struct {
@@ -29,8 +29,9 @@ func (c *clock) add(host string, offset time.Duration, now time.Time) {
 	c.dates = append(c.dates, clockDate{host, offset, now})
 }
 
-// skew returns the median offset of the recent hosts, 0 if there are too few.
-func (c *clock) skew(now time.Time) time.Duration {
+// skew returns the median offset of the recent hosts, false if there are too
+// few.
+func (c *clock) skew(now time.Time) (time.Duration, bool) {
 	var offsets []time.Duration
 	for _, d := range c.dates {
 		if now.Sub(d.at).Abs() <= clockRecent {
@@ -38,8 +39,30 @@ func (c *clock) skew(now time.Time) time.Duration {
 		}
 	}
 	if len(offsets) < clockHosts {
+		return 0, false
+	}
+	slices.Sort(offsets)
+	return offsets[len(offsets)/2], true
+}
+
+// clockSkew is by how much the relays' clocks are ahead of ours, 0 where nothing
+// is known: the median of what the vantages saw, so that no single one decides
+// either; of two in the middle the smaller. Its caller holds mu.
+func (e *Engine) clockSkew(now time.Time) time.Duration {
+	var offsets []time.Duration
+	for _, v := range e.vantages {
+		if o, ok := v.clock.skew(now); ok && !v.Revoked {
+			offsets = append(offsets, o)
+		}
+	}
+	n := len(offsets)
+	if n == 0 {
 		return 0
 	}
 	slices.Sort(offsets)
-	return offsets[len(offsets)/2]
+	low, high := offsets[(n-1)/2], offsets[n/2]
+	if low.Abs() < high.Abs() {
+		return low
+	}
+	return high
 }

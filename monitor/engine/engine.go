@@ -106,7 +106,6 @@ type Engine struct {
 	ousted   error // another core wrote to the store: Run ends with it
 	sweep    bool  // judge every relay in the next round
 	warmUp   warmUp
-	clock    clock
 	brake    brakeState
 	watching time.Time                     // since when some vantage is eligible without a gap; zero = none is
 	alone    map[monitor.Network]time.Time // since when < 2 groups are eligible though ≥ 2 are able
@@ -162,6 +161,7 @@ type vantage struct {
 	monitor.Vantage
 	observer *monitor.Observer
 	pass     pass
+	clock    clock
 	expedite []monitor.RelayURL // to be asked with the next answer
 	doubtful uint64             // a batch that the store failed on, and may have kept
 	// follow holds the relays of which our record may want a look before the

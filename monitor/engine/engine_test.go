@@ -285,6 +285,40 @@ func TestAWrongClockDecidesNothing(t *testing.T) {
 	})
 }
 
+// One vantage that tells wrong dates, by malice or behind a proxy that rewrites
+// them, does not make the core doubt its own clock; two of three do.
+func TestOneVantageDoesNotSetTheClock(t *testing.T) {
+	inWorld(t, 40, []string{"a", "b", "c"}, func(t *testing.T, w *world) {
+		w.run(2 * time.Minute)
+		dates := func(i int, off time.Duration) {
+			t.Helper()
+			now, v := time.Now(), w.vantages[i]
+			v.seq++
+			b := monitor.Batch{Vantage: v.name, Seq: v.seq, SentAt: now}
+			for _, u := range urls(6) {
+				b.Observations = append(b.Observations, monitor.Observation{Relay: u, Vantage: v.name, Start: now, At: now, Outcome: monitor.OutcomeOK, ServerDate: now.Add(off)})
+			}
+			if _, err := w.engine.Deliver(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			w.run(2 * time.Second)
+		}
+		dates(1, 0)
+		dates(0, 5*time.Minute)
+		if s := w.engine.Status(); s.ClockSkew != 0 || s.Fallback != monitor.FallbackNone {
+			t.Errorf("one of two: skew %s, fallback %q", s.ClockSkew, s.Fallback)
+		}
+		dates(2, time.Second)
+		if s := w.engine.Status(); s.ClockSkew != time.Second || s.Fallback != monitor.FallbackNone {
+			t.Errorf("one of three: skew %s, fallback %q", s.ClockSkew, s.Fallback)
+		}
+		dates(2, 6*time.Minute)
+		if s := w.engine.Status(); s.ClockSkew != 5*time.Minute || s.Fallback != monitor.FallbackClock {
+			t.Errorf("two of three: skew %s, fallback %q", s.ClockSkew, s.Fallback)
+		}
+	})
+}
+
 func TestASpikeIsForgottenByItsRecovery(t *testing.T) {
 	inWorld(t, 40, []string{"a", "b"}, func(t *testing.T, w *world) {
 		w.run(2 * time.Minute)

@@ -137,5 +137,5 @@ func (e *Engine) online(r *relay, now time.Time) monitor.OnlineRelay {
 
 // clockWrong reports whether our clock is off by more than is tolerable.
 func (e *Engine) clockWrong(now time.Time) bool {
-	return e.clock.skew(now).Abs() > e.cfg.Corroboration.MaxClockSkew
+	return e.clockSkew(now).Abs() > e.cfg.Corroboration.MaxClockSkew
 }

@@ -4,17 +4,23 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
 )
 
+// maxSkip is how far above the newest stored sequence one may be. A vantage that
+// lost batches leaves some out; two months of them have so many. A number from
+// nowhere would leave none for what comes after it.
+const maxSkip = 1 << 20
+
 // Deliver takes one batch of a vantage: it steps copies of the records that
 // the batch touches, stores batch and records in one transaction, and only
 // then keeps them. It returns ErrNotFound for a vantage that is not enrolled,
-// ErrConflict for a sequence that was seen before, ErrUnavailable while the
-// store is away; after each of them nothing has changed.
+// ErrConflict for a sequence that was seen before, ErrInvalid for one that is far
+// ahead, ErrUnavailable while the store is away; after each of them nothing has changed.
 func (e *Engine) Deliver(ctx context.Context, b monitor.Batch) (monitor.Answer, error) {
 	e.ingest.Lock()
 	defer e.ingest.Unlock()
@@ -38,9 +44,12 @@ func (e *Engine) Deliver(ctx context.Context, b monitor.Batch) (monitor.Answer, 
 	}
 	if err != nil {
 		e.counts.refused++
-		if errors.Is(err, monitor.ErrConflict) {
+		switch {
+		case errors.Is(err, monitor.ErrConflict):
 			e.ousted = err // newer than all that this core has stored: somebody else wrote
-		} else {
+		case errors.Is(err, monitor.ErrInvalid):
+			e.storeAnswered(nil) // it did answer
+		default:
 			e.storeAnswered(err)
 			v.doubtful = b.Seq
 		}
@@ -75,6 +84,9 @@ func (e *Engine) stage(b monitor.Batch, now time.Time) (*staged, error) {
 	if b.Seq <= v.LastSeq {
 		return nil, &monitor.SequenceError{Vantage: b.Vantage, Seq: b.Seq, Last: v.LastSeq}
 	}
+	if b.Seq-v.LastSeq > maxSkip {
+		return nil, fmt.Errorf("%w batch: its sequence %d is too far above the newest stored, %d", monitor.ErrInvalid, b.Seq, v.LastSeq)
+	}
 	s := &staged{index: i, observer: v.observer.Clone()}
 	s.in = monitor.Ingest{Batch: b, Skew: b.SentAt.Sub(now), Records: map[monitor.RelayURL]monitor.VantageRelay{}, Infos: map[monitor.RelayURL]*monitor.Info{}}
 	s.in.Batch.Observations = make([]monitor.Observation, 0, len(b.Observations))
@@ -96,8 +108,9 @@ func (e *Engine) stage(b monitor.Batch, now time.Time) (*staged, error) {
 			s.in.Infos[o.Relay] = o.Info
 		}
 		seen := s.record(r)
-		if e.historyOnly(o, &seen, now) {
-			if o.Outcome == monitor.OutcomeFailed {
+		paused := o.Outcome.Measured() && r.PausedUntil.After(now) // nobody was to look
+		if paused || e.historyOnly(o, &seen, now) {
+			if o.Outcome == monitor.OutcomeFailed && !paused {
 				s.passed = append(s.passed, o.Relay)
 			}
 			continue
@@ -156,7 +169,10 @@ func networkDown(b *monitor.Batch, at time.Time) bool {
 func (e *Engine) step(s *staged, r *relay, o *monitor.Observation, seen *monitor.VantageRelay) {
 	prev := seen.Record
 	next, effect := e.cfg.Liveness.Step(prev, s.observer, o.Relay, o.Outcome, o.Start, o.At)
-	seen.Record, seen.Newest, seen.Expedited = next, o.At, time.Time{}
+	seen.Record, seen.Newest = next, o.At
+	if !o.At.Add(-s.in.Skew).Before(seen.Expedited) { // else it was made before it was asked for
+		seen.Expedited = time.Time{}
+	}
 	seen.NoRoute = o.NoRoute()
 
 	switch {
@@ -244,8 +260,10 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 		if o.TLS != nil {
 			r.tls = o.TLS
 		}
-		if !o.ServerDate.IsZero() {
-			e.clock.add(o.Relay.Host(), o.ServerDate.Sub(o.At), now)
+	}
+	for i := range b.Observations { // also of those that are history only
+		if o := &b.Observations[i]; !o.ServerDate.IsZero() {
+			v.clock.add(o.Relay.Host(), o.ServerDate.Sub(o.At)+s.in.Skew, now)
 		}
 	}
 	v.pass.add(s.fresh, now, e.cfg.Corroboration.Interval)
@@ -269,26 +287,29 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 	return a
 }
 
-// ask requests an expedited probe of a relay from up to most eligible
-// vantages of other groups than that of the vantage at index from.
+// ask requests an expedited probe of a relay from up to most eligible vantages
+// of other groups than that of the vantage at index from. Those that have it dead
+// come last: their vote is known, while an up of another waits for its look.
 func (e *Engine) ask(url monitor.RelayURL, from, most int, now time.Time) {
 	r := e.byURL[url]
 	if r.PausedUntil.After(now) {
 		return
 	}
-	for i, v := range e.vantages {
-		if most == 0 {
-			return
+	for _, dead := range []bool{false, true} {
+		for i, v := range e.vantages {
+			if most == 0 {
+				return
+			}
+			if dead != (r.seen[i].Record.State == monitor.StateDead) || i == from || v.Group == e.vantages[from].Group || !v.Reaches(url.Network()) || !e.eligible(v, now) {
+				continue
+			}
+			most--
+			if !r.seen[i].Expedited.IsZero() && now.Sub(r.seen[i].Expedited) < monitor.ExpeditedTimeout {
+				continue // asked already
+			}
+			r.seen[i].Expedited = now
+			v.expedite = append(v.expedite, url)
 		}
-		if i == from || v.Group == e.vantages[from].Group || !v.Reaches(url.Network()) || !e.eligible(v, now) {
-			continue
-		}
-		most--
-		if !r.seen[i].Expedited.IsZero() && now.Sub(r.seen[i].Expedited) < monitor.ExpeditedTimeout {
-			continue // asked already
-		}
-		r.seen[i].Expedited = now
-		v.expedite = append(v.expedite, url)
 	}
 }
 

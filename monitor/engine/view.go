@@ -53,7 +53,7 @@ func (e *Engine) Status() monitor.Status {
 	defer e.mu.RUnlock()
 	s := monitor.Status{
 		Started: e.started, Leader: true, Generation: g.Number, Fallback: g.Fallback,
-		States: map[monitor.State]int{}, Engaged: e.brake.engaged, ClockSkew: e.clock.skew(now),
+		States: map[monitor.State]int{}, Engaged: e.brake.engaged, ClockSkew: e.clockSkew(now),
 		Observations: maps.Clone(e.counts.observations), Transitions: maps.Clone(e.counts.transitions),
 		Ingested: e.counts.ingested, Refused: e.counts.refused, Unwatched: e.counts.unwatched, ReportsSigned: e.counts.signed,
 	}

@@ -502,12 +502,12 @@ func (p *pharos) deliver(pt *point) {
 // ask requests expedited probes, as the engine does.
 func (p *pharos) ask(s *simRelay, from, most int) {
 	now := at(p.now)
-	for _, up := range []bool{true, false} { // those that may confirm it first
+	for _, dead := range []bool{false, true} {
 		for i, pt := range p.points {
 			if most == 0 || p.noExpedites {
 				return
 			}
-			if up != (s.seen[i].Record.State == monitor.StateOnline) || i == from || !p.eligible(i) {
+			if dead != (s.seen[i].Record.State == monitor.StateDead) || i == from || !p.eligible(i) {
 				continue
 			}
 			most--
