@@ -241,15 +241,9 @@ func (a *API) identifyVantage(r *http.Request) (*visitor, *problem) {
 	if signed.Pubkey == "" {
 		return nil, a.turnAway(r, no, true)
 	}
-	v, err := a.opts.Roster.Vantage(chi.URLParam(r, "name"))
-	switch {
-	case err != nil:
-		return nil, a.turnAway(r, &deskProblem{deskUnknown, http.StatusNotFound, "no vantage of this name is enrolled from another machine", signed.Pubkey}, true)
-	case v.Pubkey != signed.Pubkey:
-		return nil, a.turnAway(r, &deskProblem{deskKey, http.StatusForbidden, "the signature is right, but its key is not the one that is enrolled for this vantage", signed.Pubkey}, true)
-	case v.Revoked:
-		a.desk.leave(v.Name)
-		return nil, a.turnAway(r, &deskProblem{deskRevoked, http.StatusForbidden, "this vantage was revoked; its operator can be asked for a new invitation", signed.Pubkey}, true)
+	v, strange := a.enrolledVantage(chi.URLParam(r, "name"), &signed)
+	if strange != nil {
+		return nil, a.turnAway(r, strange, true)
 	}
 	s := a.desk.seat(&v)
 	if no != nil {
@@ -259,6 +253,22 @@ func (a *API) identifyVantage(r *http.Request) (*visitor, *problem) {
 		return nil, a.turnAway(r, no, true)
 	}
 	return &visitor{v, s, signed}, nil
+}
+
+// enrolledVantage is the vantage of that name, as long as it is enrolled with the
+// key that signed.
+func (a *API) enrolledVantage(name string, signed *nostr.HTTPAuth) (monitor.Vantage, *deskProblem) {
+	v, err := a.opts.Roster.Vantage(name)
+	switch {
+	case err != nil:
+		return v, &deskProblem{deskUnknown, http.StatusNotFound, "no vantage of this name is enrolled from another machine", signed.Pubkey}
+	case v.Pubkey != signed.Pubkey:
+		return v, &deskProblem{deskKey, http.StatusForbidden, "the signature is right, but its key is not the one that is enrolled for this vantage", signed.Pubkey}
+	case v.Revoked:
+		a.desk.leave(v.Name)
+		return v, &deskProblem{deskRevoked, http.StatusForbidden, "this vantage was revoked; its operator can be asked for a new invitation", signed.Pubkey}
+	}
+	return v, nil
 }
 
 // lately reports whether the vantage was heard in the last minute.

@@ -417,8 +417,17 @@ func TestBadBatchesAreRefused(t *testing.T) {
 			"impossible time":     {lines(func(_, o map[string]any) { o["at"] = "0001-01-01T00:00:00Z" }), 422, "impossible", "invalid"},
 			"tomorrow's":          {lines(func(_, o map[string]any) { o["start"], o["at"] = now.Add(25*time.Hour), now.Add(25*time.Hour) }), 422, "in the future (line 2)", "invalid"},
 			"sent tomorrow":       {lines(func(h, _ map[string]any) { h["sent_at"] = now.Add(25 * time.Hour) }), 422, "sent_at is 25h0m0s in the future", "invalid"},
-			"no relay":            {lines(func(_, o map[string]any) { o["relay"] = "https://a.example/" }), 422, "relay", "invalid"},
-			"bad query":           {signed(berBatches+"?x=1", good), 422, "problem", ""},
+			"ended tomorrow": {lines(func(h, _ map[string]any) {
+				h["recoveries"] = []any{map[string]any{"impairment": "network", "since": now, "at": now.Add(25 * time.Hour)}}
+			}), 422, "recovery is 25h0m0s in the future", "invalid"},
+			"impaired tomorrow": {lines(func(h, _ map[string]any) {
+				h["health"].(map[string]any)["impaired_since"] = now.Add(25 * time.Hour)
+			}), 422, "impaired_since is 25h0m0s in the future", "invalid"},
+			"canary tomorrow": {lines(func(h, _ map[string]any) {
+				h["health"].(map[string]any)["canary_success"] = now.Add(25 * time.Hour)
+			}), 422, "canary_success is 25h0m0s in the future", "invalid"},
+			"no relay":  {lines(func(_, o map[string]any) { o["relay"] = "https://a.example/" }), 422, "relay", "invalid"},
+			"bad query": {signed(berBatches+"?x=1", good), 422, "problem", ""},
 		}
 		for name, f := range faults {
 			d.make() // with full limits
@@ -555,6 +564,43 @@ func TestASlowBodyIsGivenUp(t *testing.T) {
 		r.Body, r.ContentLength = io.NopCloser(slow{}), -1
 		d.problem(d.send(r), 408)
 	})
+}
+
+// joined is a body that does something before its end comes.
+type joined struct {
+	*strings.Reader
+	first func()
+}
+
+func (j *joined) Read(p []byte) (int, error) {
+	if j.first != nil {
+		j.first()
+		j.first = nil
+	}
+	return j.Reader.Read(p)
+}
+
+// A vantage that loses its key, or is revoked, while its batch arrives has no part
+// in what comes after.
+func TestABatchOfAFormerKeyIsRefused(t *testing.T) {
+	for name, change := range map[string]func(v *monitor.Vantage){
+		"another key": func(v *monitor.Vantage) { v.Pubkey = strings.Repeat("a", 64) },
+		"revoked":     func(v *monitor.Vantage) { v.Revoked = true },
+	} {
+		runDesk(t, func(d *desked) {
+			body := d.encoded(d.batch(7))
+			r := deliver(berBatches, body, d.signature(d.key, "POST", berBatches, body, time.Now()))
+			r.Body, r.ContentLength = io.NopCloser(&joined{strings.NewReader(body), func() {
+				v := d.roster.vantages["ber"]
+				change(&v)
+				d.roster.vantages["ber"] = v
+			}}), -1
+			d.problem(d.send(r), 403)
+			if len(d.intake.batches) > 0 {
+				d.Errorf("%s: the batch was taken", name)
+			}
+		})
+	}
 }
 
 // One batch of a vantage at a time; another waits a while.

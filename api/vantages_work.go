@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -333,6 +334,10 @@ func (a *API) readBatch(w http.ResponseWriter, r *http.Request, v *visitor) (*mo
 	if no := a.redeemVantage(v, body); no != nil {
 		return nil, a.turnAway(r, no, no.status == http.StatusUnauthorized)
 	}
+	// The body may have taken long, and the vantage be another machine by now.
+	if _, no := a.enrolledVantage(v.vantage.Name, &v.signed); no != nil {
+		return nil, a.turnAway(r, no, true)
+	}
 	b, err := wire.DecodeBatch(bytes.NewReader(body), v.vantage.Name)
 	if err == nil {
 		err = checkAhead(b, time.Now())
@@ -346,15 +351,26 @@ func (a *API) readBatch(w http.ResponseWriter, r *http.Request, v *visitor) (*mo
 // checkAhead refuses what lies so far in the future that no clock can have told
 // it.
 func checkAhead(b *monitor.Batch, now time.Time) error {
-	if ahead := b.SentAt.Sub(now); ahead > maxAhead {
-		return fmt.Errorf("%w batch: sent_at is %s in the future", monitor.ErrInvalid, ahead.Round(time.Minute))
+	check := func(what string, at time.Time, where string) error {
+		if ahead := at.Sub(now); ahead > maxAhead {
+			return fmt.Errorf("%w batch: %s is %s in the future%s", monitor.ErrInvalid, what, ahead.Round(time.Minute), where)
+		}
+		return nil
+	}
+	err := cmp.Or(
+		check("sent_at", b.SentAt, ""),
+		check("impaired_since", b.Health.ImpairedSince, ""),
+		check("canary_success", b.Health.CanarySuccess, ""),
+	)
+	for i := range b.Recoveries {
+		err = cmp.Or(err, check("a recovery", b.Recoveries[i].At, ""))
 	}
 	for i := range b.Observations {
-		if ahead := b.Observations[i].At.Sub(now); ahead > maxAhead {
-			return fmt.Errorf("%w batch: at is %s in the future (line %d)", monitor.ErrInvalid, ahead.Round(time.Minute), i+2)
+		if at := b.Observations[i].At; err == nil && at.Sub(now) > maxAhead {
+			err = check("at", at, fmt.Sprintf(" (line %d)", i+2))
 		}
 	}
-	return nil
+	return err
 }
 
 func (a *API) writeSequence(w http.ResponseWriter, old *monitor.SequenceError) {

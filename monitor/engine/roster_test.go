@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -477,6 +478,79 @@ func TestSequenceIsTold(t *testing.T) {
 		var out *monitor.SequenceError
 		if !errors.As(err, &out) || out.Last != last || !errors.Is(err, monitor.ErrConflict) || !strings.Contains(err.Error(), "newest stored") {
 			t.Errorf("an old batch: %v, want the newest sequence %d", err, last)
+		}
+	})
+}
+
+// A number far ahead would leave none for later batches: it is refused, and says
+// nothing of the store.
+func TestASequenceFarAheadIsRefused(t *testing.T) {
+	inWorld(t, 5, []string{}, func(t *testing.T, w *world) {
+		w.enrol("b", "", "key-b")
+		w.run(time.Minute)
+		last := w.vantage("b").LastSeq
+		deliver := func(seq uint64) error {
+			_, err := w.engine.Deliver(t.Context(), monitor.Batch{Vantage: "b", Seq: seq, SentAt: time.Now()})
+			return err
+		}
+		for _, seq := range []uint64{last + 1<<20 + 1, math.MaxInt32, math.MaxInt64} {
+			if err := deliver(seq); !errors.Is(err, monitor.ErrInvalid) || !strings.Contains(err.Error(), "too far above") {
+				t.Errorf("batch %d after %d: %v, want ErrInvalid", seq, last, err)
+			}
+		}
+		if got := w.vantage("b").LastSeq; got != last {
+			t.Errorf("the newest sequence is %d, want %d", got, last)
+		}
+		if err := deliver(last + 1<<20); err != nil {
+			t.Errorf("a batch after some that were lost: %v", err)
+		}
+	})
+}
+
+// Nobody looks at a relay that is paused: who says that it is down does not move
+// its verdict, nor the brake.
+func TestAPausedRelayIsHistoryOnly(t *testing.T) {
+	inWorld(t, 40, []string{"a", "b"}, func(t *testing.T, w *world) {
+		w.run(3 * time.Minute)
+		paused := urls(20)
+		_, err := w.engine.Administer(t.Context(), monitor.Command{Kind: monitor.CommandPause, Relays: paused, Until: time.Now().Add(time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.run(3 * time.Minute)
+		liar := w.vantages[1]
+		for range 5 {
+			now := time.Now()
+			b := monitor.Batch{Vantage: "b", Seq: liar.seq + 1, SentAt: now}
+			for _, u := range paused {
+				b.Observations = append(b.Observations, monitor.Observation{Relay: u, Vantage: "b", Start: now, At: now, Outcome: monitor.OutcomeFailed, Stage: monitor.StageTCP})
+			}
+			if _, err := w.engine.Deliver(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			liar.seq++
+			w.run(31 * time.Second)
+			if s := w.engine.Status(); s.Engaged || s.Held > 0 {
+				t.Fatalf("the brake holds %d", s.Held)
+			}
+		}
+		if got := w.ballots(paused[0])["b"]; got.FailureCount > 0 || got.Vote.Against() {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// What the store finds wrong with a batch does not mean that it is away.
+func TestARefusedBatchIsNoStoreAway(t *testing.T) {
+	inWorld(t, 5, []string{"a"}, func(t *testing.T, w *world) {
+		w.run(time.Minute)
+		w.store.refuses = true
+		v := w.vantages[0]
+		if _, err := w.engine.Deliver(t.Context(), monitor.Batch{Vantage: v.name, Seq: v.seq + 1, SentAt: time.Now()}); !errors.Is(err, monitor.ErrInvalid) {
+			t.Errorf("delivered: %v, want ErrInvalid", err)
+		}
+		if s := w.engine.Status(); s.StoreError != "" {
+			t.Errorf("the store is said to be away: %s", s.StoreError)
 		}
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -71,7 +70,7 @@ func (c *Core) boundInfos(b *monitor.Batch) {
 // read reads a batch from the disk. One that an earlier process left is checked
 // whole.
 func (c *Core) read(b *batch) ([]byte, error) {
-	body, err := os.ReadFile(c.spool.path(b))
+	body, err := c.readFile(c.spool.path(b))
 	if err != nil {
 		return nil, err
 	}

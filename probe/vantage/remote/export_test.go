@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"context"
 	"runtime"
 	"time"
 )
@@ -17,4 +18,10 @@ func (c *Core) AwaitRun() {
 	for !c.running.Load() {
 		runtime.Gosched()
 	}
+}
+
+// SendOldest makes one attempt at the oldest batch, read in that way.
+func (c *Core) SendOldest(ctx context.Context, read func(name string) ([]byte, error)) {
+	c.readFile = read
+	c.send(ctx, c.spool.take())
 }

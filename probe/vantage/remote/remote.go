@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -31,8 +33,10 @@ type Core struct {
 
 	more    chan struct{} // a batch came; holds one
 	running atomic.Bool
-	revoked chan struct{} // closed when the core has revoked us
-	once    sync.Once
+	// readFile is os.ReadFile.
+	readFile func(name string) ([]byte, error)
+	revoked  chan struct{} // closed when the core has revoked us
+	once     sync.Once
 
 	mu      sync.Mutex
 	stats   Stats
@@ -71,7 +75,7 @@ func New(cfg Config) (*Core, error) {
 	c := &Core{
 		cfg: cfg, base: cfg.URL + "/v1/vantages/" + url.PathEscape(cfg.Name), spool: s,
 		sending: line{what: "observations"}, asking: line{what: "tasks"},
-		more: make(chan struct{}, 1), revoked: make(chan struct{}), asked: map[monitor.RelayURL]bool{},
+		readFile: os.ReadFile, more: make(chan struct{}, 1), revoked: make(chan struct{}), asked: map[monitor.RelayURL]bool{},
 	}
 	if batches, observations, bytes, lost := s.size(); batches > 0 || lost != (losses{}) {
 		cfg.Log.Info("spool found", "batches", batches, "observations", observations, "bytes", bytes, "dropped", lost.dropped, "broken", lost.broken)
@@ -196,6 +200,14 @@ func (c *Core) pause(ctx context.Context, d time.Duration) {
 // send makes one attempt at b, which the spool gave out.
 func (c *Core) send(ctx context.Context, b *batch) {
 	body, err := c.read(b)
+	if mayPass(err) && b.unread < unreadMost {
+		if b.unread == 0 {
+			c.cfg.Log.Warn("batch in the spool cannot be read now: trying again", "seq", b.seq, "error", err)
+		}
+		c.sending.failed(time.Now(), 0)
+		c.spool.later(b)
+		return
+	}
 	if err != nil {
 		c.cfg.Log.Warn("batch in the spool is damaged and given up", "seq", b.seq, "observations", b.count, "error", err)
 		c.spool.done(b, true)
@@ -216,6 +228,17 @@ func (c *Core) send(ctx context.Context, b *batch) {
 	default:
 		c.spool.again(b)
 	}
+}
+
+// unreadMost is how often a batch that cannot be read is tried again: for some
+// five minutes.
+const unreadMost = 10
+
+// mayPass reports whether reading a batch failed for a reason that may be over
+// soon, such as that this process has no descriptor left.
+func mayPass(err error) bool {
+	var of *fs.PathError
+	return errors.As(err, &of) && !errors.Is(err, fs.ErrNotExist)
 }
 
 // settle takes a batch out that the core has under its number already: from an

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -474,6 +475,7 @@ func TestDamagedSpool(t *testing.T) {
 	must(os.WriteFile(name(5, 5), whole, 0o600))
 	must(os.WriteFile(filepath.Join(spool, "unfinished"), whole, 0o600))
 	must(os.WriteFile(filepath.Join(spool, "notes.txt"), whole, 0o600))
+	must(os.WriteFile(filepath.Join(spool, "18446744073709551615-5.batch"), whole, 0o600)) // not ours
 
 	c, _ := open(t, cfg)
 	background(t, c)
@@ -486,6 +488,57 @@ func TestDamagedSpool(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(spool, "unfinished")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the unfinished batch is still there: %v", err)
+	}
+	deliver(t, c, observed(7, 5))
+}
+
+// A batch that cannot be read for the moment is not given up: the process may be
+// out of descriptors. One that never can be does not hold up the others for ever.
+func TestUnreadableSpool(t *testing.T) {
+	key, dir := newKey(t), t.TempDir()
+	f := newFakeCore(t, key)
+	c, logs := open(t, remote.Config{URL: f.URL, Key: key, Dir: dir})
+	for seq := uint64(1); seq <= 3; seq++ {
+		deliver(t, c, observed(seq, 2))
+	}
+	unreadable := func(name string) ([]byte, error) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+	}
+	for range 3 {
+		c.SendOldest(t.Context(), unreadable)
+	}
+	if n := len(spooled(t, dir)); n != 3 || logs.count("cannot be read now") != 1 {
+		t.Fatalf("%d batches are left, said %d times", n, logs.count("cannot be read now"))
+	}
+	c.SendOldest(t.Context(), os.ReadFile)
+	for range 20 {
+		if c.Stats().Batches == 2 {
+			c.SendOldest(t.Context(), unreadable)
+		}
+	}
+	c.SendOldest(t.Context(), os.ReadFile)
+	if s := c.Stats(); s.Sent != 2 || s.Broken != 1 || s.Batches != 0 || !slices.Equal(f.seqs(), []uint64{1, 3}) {
+		t.Errorf("%+v, stored %v", s, f.seqs())
+	}
+}
+
+// Somebody who tidies up takes away what waits, not what comes.
+func TestSpoolTakenAway(t *testing.T) {
+	key, dir := newKey(t), t.TempDir()
+	f := newFakeCore(t, key)
+	c, logs := open(t, remote.Config{URL: f.URL, Key: key, Dir: dir})
+	deliver(t, c, observed(1, 1))
+	if err := os.RemoveAll(filepath.Join(dir, "spool")); err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, c, observed(2, 1))
+	if n := len(spooled(t, dir)); n != 1 || logs.count("cannot be written") != 0 {
+		t.Errorf("%d batches on the disk", n)
+	}
+	background(t, c)
+	f.await("the end of the spool", func() bool { return c.Stats().Batches == 0 })
+	if s := c.Stats(); s.Sent != 1 || s.Broken != 1 {
+		t.Errorf("%+v", s)
 	}
 }
 

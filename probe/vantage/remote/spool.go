@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,6 +22,9 @@ const batchFile = "%020d-%d.batch"
 // unfinished is the name of a batch that is being written. There is only one at
 // a time; one that is found at the start was never finished.
 const unfinished = "unfinished"
+
+// maxSeq is the highest number of a batch that any core takes.
+const maxSeq = math.MaxInt32
 
 // spool keeps batches in a directory, one file each, in the order of their
 // numbers. A file is written under another name, flushed, and renamed, so that a
@@ -48,8 +52,10 @@ type batch struct {
 	// found: it was there at the start, so that an earlier process may have sent
 	// it, or damaged it.
 	found bool
-	tried bool          // sent before, or perhaps
-	ended chan struct{} // closed once an attempt to send it has ended, or it is gone
+	tried bool // sent before, or perhaps
+	// unread counts the attempts at which it could not be read.
+	unread int
+	ended  chan struct{} // closed once an attempt to send it has ended, or it is gone
 }
 
 // losses are what the spool gave up.
@@ -110,7 +116,7 @@ func (s *spool) find(f fs.DirEntry) error {
 		return os.Remove(filepath.Join(s.dir, name))
 	}
 	b := &batch{found: true, ended: make(chan struct{})}
-	if _, err := fmt.Sscanf(name, batchFile, &b.seq, &b.count); err != nil || s.name(b) != name || !f.Type().IsRegular() {
+	if _, err := fmt.Sscanf(name, batchFile, &b.seq, &b.count); err != nil || b.seq > maxSeq || s.name(b) != name || !f.Type().IsRegular() {
 		return nil // not ours
 	}
 	info, err := f.Info()
@@ -133,6 +139,9 @@ func (s *spool) add(seq uint64, count int, body []byte, tried bool) (*batch, err
 	b := &batch{seq: seq, count: count, size: int64(len(body)), tried: tried, ended: make(chan struct{})}
 	temporary := filepath.Join(s.dir, unfinished)
 	err := write(temporary, body)
+	if errors.Is(err, fs.ErrNotExist) && os.Mkdir(s.dir, 0o700) == nil { // somebody took it away
+		err = write(temporary, body)
+	}
 	if err == nil {
 		err = os.Rename(temporary, s.path(b))
 	}
@@ -229,6 +238,15 @@ func (s *spool) again(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.busy, b.tried = nil, true
+	b.end()
+}
+
+// later says that b could not be read, and was not sent.
+func (s *spool) later(b *batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.busy = nil
+	b.unread++
 	b.end()
 }
 
