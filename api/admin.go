@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ type (
 		_      struct{} `json:"-" additionalProperties:"false"`
 		Add    []string `json:"add,omitempty" maxItems:"5000" nullable:"false" doc:"Relay URLs in any spelling, watched from now on."`
 		Remove []string `json:"remove,omitempty" maxItems:"5000" nullable:"false" doc:"No longer watched, until somebody names them again."`
-		Import string   `json:"import,omitempty" doc:"Text with one relay URL per line, added as by add; # begins a comment."`
+		Import string   `json:"import,omitempty" doc:"Text with one relay URL per line, added as by add; # at the start of a line or after white space begins a comment."`
 		Note   string   `json:"note,omitempty" maxLength:"500" doc:"Why, for the audit; one line."`
 	}
 	excludeCommand struct {
@@ -232,7 +233,6 @@ func invalid(errs ...problemError) *problem {
 // judged is what became of one URL of a request.
 type judged struct {
 	result commandResult
-	step   int
 	relay  monitor.RelayURL // "" = it names none
 }
 
@@ -243,22 +243,28 @@ func (a *API) carryOut(ctx context.Context, steps []step, note string) (*answer[
 		return nil, err
 	}
 	who, _ := ctx.Value(actorKey{}).(string)
-	out := commandResults{Results: make([]commandResult, 0, len(urls))}
+	out := commandResults{Results: []commandResult{}}
 	happened := false
 	for i, s := range steps {
 		c := monitor.Command{Kind: s.Kind, Actor: who, From: s.From, Until: s.Until, Note: note}
-		seen := make(map[monitor.RelayURL]bool)
-		for _, u := range urls {
-			if u.step == i && u.relay != "" && !seen[u.relay] {
-				seen[u.relay] = true
+		for _, u := range urls[i] {
+			if u.relay != "" {
 				c.Relays = append(c.Relays, u.relay)
 			}
 		}
 		var results []monitor.CommandResult
 		if len(c.Relays) > 0 || s.all { // a release of no relays would be one of all
 			results, err = a.administer(ctx, c)
-			if err != nil && !happened {
-				return nil, a.fault(context.WithoutCancel(ctx), string(s.Kind), err)
+			if err != nil {
+				err = a.fault(context.WithoutCancel(ctx), string(s.Kind), err)
+				if !happened {
+					return nil, err
+				}
+				// An earlier step is done, and must not look undone.
+				results = make([]monitor.CommandResult, len(c.Relays))
+				for k := range results {
+					results[k].Why = err.Error()
+				}
 			}
 			happened = happened || err == nil
 		}
@@ -268,20 +274,10 @@ func (a *API) carryOut(ctx context.Context, steps []step, note string) (*answer[
 			}
 			continue
 		}
-		byRelay := make(map[monitor.RelayURL]monitor.CommandResult, len(results))
-		for _, r := range results {
-			byRelay[r.Relay] = r
-		}
-		for _, u := range urls {
-			if u.step != i {
-				continue
-			}
+		for _, u := range urls[i] {
 			if u.relay != "" {
-				r := byRelay[u.relay]
-				if err != nil {
-					// An earlier step is done, and must not look undone.
-					r.Why = a.fault(context.WithoutCancel(ctx), string(s.Kind), err).Error()
-				}
+				r := results[0]
+				results = results[1:]
 				u.result.Done = r.Done
 				if !r.Done {
 					u.result.Reason = orNull(cmp.Or(r.Why, "there was nothing to do"))
@@ -293,8 +289,8 @@ func (a *API) carryOut(ctx context.Context, steps []step, note string) (*answer[
 	return &answer[commandResults]{out}, nil
 }
 
-// judge reads the URLs of all steps by relay-url.md.
-func (a *API) judge(steps []step) ([]judged, error) {
+// judge reads the URLs of each step by relay-url.md.
+func (a *API) judge(steps []step) ([][]judged, error) {
 	total := 0
 	for _, s := range steps {
 		total += len(s.inputs)
@@ -310,14 +306,14 @@ func (a *API) judge(steps []step) ([]judged, error) {
 		return nil, invalid(problemError{"body", "names no relay; give " + strings.Join(lists, " or ")})
 	}
 	allow := a.settings.Load().AllowNetworks
-	urls := make([]judged, 0, total)
+	urls := make([][]judged, len(steps))
 	kinds := make(map[monitor.RelayURL]step)
 	var errs []problemError
 	for i, s := range steps {
 		for k, input := range s.inputs {
 			u, err := monitor.ParseRelayURL(input, allow...)
 			if err != nil {
-				urls = append(urls, judged{step: i, result: refusedURL(err)})
+				urls[i] = append(urls[i], judged{result: refusedURL(err)})
 				continue
 			}
 			if other, ok := kinds[u]; ok && other.Kind != s.Kind {
@@ -328,7 +324,7 @@ func (a *API) judge(steps []step) ([]judged, error) {
 			if hasFragment {
 				shown += "…"
 			}
-			urls = append(urls, judged{step: i, relay: u, result: commandResult{Input: shown, URL: orNull(string(u))}})
+			urls[i] = append(urls[i], judged{relay: u, result: commandResult{Input: shown, URL: orNull(string(u))}})
 		}
 	}
 	if len(errs) > 0 {
@@ -346,10 +342,15 @@ func refusedURL(err error) commandResult {
 	return commandResult{Input: bad.Input, Reason: orNull(bad.Reason + ": " + bad.Words())}
 }
 
-// administer hands a command to the core and logs it. Once it has begun, it
-// does not depend on whether the caller waits.
+// outlasting is the context of a command: once that has begun, it does not
+// depend on whether the caller waits.
+func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
+}
+
+// administer hands a command to the core and logs it.
 func (a *API) administer(ctx context.Context, c monitor.Command) ([]monitor.CommandResult, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
+	ctx, cancel := outlasting(ctx)
 	defer cancel()
 	results, err := a.opts.Operator.Administer(ctx, c)
 	if err != nil {
@@ -367,13 +368,11 @@ func (a *API) administer(ctx context.Context, c monitor.Command) ([]monitor.Comm
 }
 
 func (a *API) reload(ctx context.Context) (*answer[reloadResult], error) {
-	who, _ := ctx.Value(actorKey{}).(string)
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
+	work, cancel := outlasting(ctx)
 	defer cancel()
 	r, err := a.opts.Operator.Reload(work)
 	var wrong *ReloadError
 	if errors.As(err, &wrong) {
-		a.log.Info("operator's command", "command", "reload", "actor", who, "problems", len(wrong.Problems))
 		errs := make([]problemError, len(wrong.Problems))
 		for i, text := range wrong.Problems {
 			errs[i].Message = text
@@ -383,16 +382,17 @@ func (a *API) reload(ctx context.Context) (*answer[reloadResult], error) {
 	if err != nil {
 		return nil, a.fault(context.WithoutCancel(ctx), "reload", err)
 	}
-	a.log.Info("operator's command", "command", "reload", "actor", who, "changed", r.Changed, "need_restart", r.NeedRestart)
 	return &answer[reloadResult]{reloadResult{Changed: append([]string{}, r.Changed...), NeedRestart: append([]string{}, r.NeedRestart...)}}, nil
 }
+
+// comment is one in a line of a file of relays.
+var comment = regexp.MustCompile(`(^|\s)#.*`)
 
 // urlLines reads a list of relays as a file of them is read.
 func urlLines(text string) []string {
 	var lines []string
-	for line := range strings.Lines(text) {
-		line, _, _ = strings.Cut(line, "#")
-		if line = strings.TrimSpace(strings.TrimPrefix(line, "\uFEFF")); line != "" {
+	for line := range strings.Lines(strings.TrimPrefix(text, "\uFEFF")) {
+		if line = strings.TrimSpace(comment.ReplaceAllString(line, "")); line != "" {
 			lines = append(lines, line)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func TestCommands(t *testing.T) {
 		"reset":        {"reset", oneRelay, []monitor.Command{{Kind: monitor.CommandReset, Relays: []monitor.RelayURL{a}}}},
 		"add":          {"relays", `{"add":["wss://a.example","wss://b.example"]}`, []monitor.Command{{Kind: monitor.CommandAdd, Relays: both}}},
 		"remove":       {"relays", `{"remove":["wss://a.example"]}`, []monitor.Command{{Kind: monitor.CommandRemove, Relays: []monitor.RelayURL{a}}}},
-		"import":       {"relays", `{"import":"\ufeff# mine\n\nwss://a.example # the first\r\n  wss://b.example"}`, []monitor.Command{{Kind: monitor.CommandAdd, Relays: both}}},
+		"import":       {"relays", `{"import":"\ufeff# mine\n\nwss://a.example # the first\r\n  wss://b.example#x\n\t#wss://c.example"}`, []monitor.Command{{Kind: monitor.CommandAdd, Relays: both}}},
 		"add, remove":  {"relays", `{"add":["wss://a.example"],"remove":["wss://b.example"]}`, []monitor.Command{{Kind: monitor.CommandRemove, Relays: []monitor.RelayURL{b}}, {Kind: monitor.CommandAdd, Relays: []monitor.RelayURL{a}}}},
 		"exclude":      {"exclude", `{"add":["wss://a.example"]}`, []monitor.Command{{Kind: monitor.CommandExclude, Relays: []monitor.RelayURL{a}}}},
 		"include":      {"exclude", `{"remove":["wss://a.example"]}`, []monitor.Command{{Kind: monitor.CommandInclude, Relays: []monitor.RelayURL{a}}}},
@@ -66,7 +67,7 @@ func TestCommands(t *testing.T) {
 		"from now on":  {"maintenance", `{"relays":["wss://a.example"],"until":"2000-01-02T00:00:00Z"}`, []monitor.Command{{Kind: monitor.CommandMaintenance, Relays: []monitor.RelayURL{a}, From: now, Until: now.Add(24 * time.Hour)}}},
 		"release":      {"release", oneRelay, []monitor.Command{{Kind: monitor.CommandRelease, Relays: []monitor.RelayURL{a}}}},
 		"release all":  {"release", `{"all":true}`, []monitor.Command{{Kind: monitor.CommandRelease}}},
-		"twice":        {"check", `{"relays":["wss://a.example","wss://A.example/"]}`, []monitor.Command{{Kind: monitor.CommandCheck, Relays: []monitor.RelayURL{a}}}},
+		"twice":        {"check", `{"relays":["wss://a.example","wss://A.example/"]}`, []monitor.Command{{Kind: monitor.CommandCheck, Relays: []monitor.RelayURL{a, a}}}}, // which is the core's to say
 		"a bad one":    {"check", `{"relays":["nonsense","wss://a.example"]}`, []monitor.Command{{Kind: monitor.CommandCheck, Relays: []monitor.RelayURL{a}}}},
 		"only bad":     {"check", `{"relays":["nonsense"]}`, nil},
 		"bad releases": {"release", `{"relays":["nonsense"]}`, nil}, // not all of them
@@ -96,22 +97,30 @@ func TestResults(t *testing.T) {
 		o.operator.administer = func(_ context.Context, c monitor.Command) ([]monitor.CommandResult, error) {
 			var out []monitor.CommandResult
 			for _, u := range c.Relays {
-				out = append(out, monitor.CommandResult{Relay: u, Done: u != "wss://b.example/", Why: map[bool]string{true: "is watched already"}[u == "wss://b.example/"]})
+				r := monitor.CommandResult{Relay: u, Done: true}
+				switch {
+				case u == "wss://b.example/":
+					r.Done, r.Why = false, "is watched already"
+				case slices.ContainsFunc(out, func(before monitor.CommandResult) bool { return before.Relay == u }):
+					r.Done, r.Why = false, "is named twice"
+				}
+				out = append(out, r)
 			}
 			return out, nil
 		}
 		got := results(t, o.post("/v1/admin/relays", `{"add":["wss://A.example","wss://user:hunter2@c.example","wss://b.example#x",
-			"wss://a.example/","ws://127.0.0.1:4848","ws://10.0.0.1","","wss://d.example/?k=hunter2"],"remove":["wss://e.example"]}`, bearer...))
+			"wss://a.example/","ws://127.0.0.1:4848","ws://10.0.0.1","","wss://d.example/?k=hunter2"],"remove":["wss://e.example"],"import":"wss://f.example#x # y"}`, bearer...))
 		want := []result{
 			{"wss://e.example", "wss://e.example/", true, ""},
 			{"wss://A.example", "wss://a.example/", true, ""},
 			{"wss://…@c.example", "", false, "userinfo: it contains a user name or password; leave out everything up to the @"},
 			{"wss://b.example…", "wss://b.example/", false, "is watched already"},
-			{"wss://a.example/", "wss://a.example/", true, ""},
+			{"wss://a.example/", "wss://a.example/", false, "is named twice"},
 			{"ws://127.0.0.1:4848", "ws://127.0.0.1:4848/", true, ""},
 			{"ws://10.0.0.1", "", false, "private: its address is not public"},
 			{"", "", false, "empty: there is no URL"},
 			{"wss://d.example/…", "", false, "query: it contains a query; relays are watched without one"},
+			{"wss://f.example…", "wss://f.example/", true, ""},
 		}
 		if d := cmp.Diff(want, got); d != "" {
 			o.Errorf("(-want +got):\n%s", d)
@@ -331,6 +340,9 @@ func TestReload(t *testing.T) {
 		o.operator.reload = nil
 		if w := o.post("/v1/admin/reload", "{}", bearer...); strings.TrimSpace(w.Body.String()) != `{"changed":[],"need_restart":[]}` {
 			o.Errorf("nothing changed: %s", w.Body)
+		}
+		if strings.Contains(o.log.String(), "reload") {
+			o.Errorf("a reload is the operator's to log: %s", o.log.String())
 		}
 		problems := []string{"pharos.yaml:3: probe.interval: is no duration", "pharos.yaml:9: relays[2]: private"}
 		o.operator.reload = func(context.Context) (api.Reloaded, error) {

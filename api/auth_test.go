@@ -334,6 +334,26 @@ func TestReplay(t *testing.T) {
 	})
 }
 
+// An event of a clock ahead of ours stays used for as long as its time is good,
+// also when meanwhile others were swept out.
+func TestReplayAfterASweep(t *testing.T) {
+	runOperated(t, func(o *operated) {
+		headers := o.sign(o.key, checkURL, oneRelay, func(ev *nostr.Event) {
+			ev.CreatedAt = nostr.Timestamp(time.Now().Add(50 * time.Second).Unix())
+		})
+		if w := o.post("/v1/admin/check", oneRelay, headers...); w.Code != http.StatusOK {
+			o.Fatal(w.Body)
+		}
+		time.Sleep(nostr.HTTPAuthWindow + time.Second)
+		if w := o.post("/v1/admin/check", oneRelay, o.sign(o.key, checkURL, oneRelay, nil)...); w.Code != http.StatusOK {
+			o.Fatal(w.Body)
+		}
+		if p := o.problem(o.post("/v1/admin/check", oneRelay, headers...), http.StatusUnauthorized); !strings.Contains(p.Detail, "used before") {
+			o.Errorf("%s", p.Detail)
+		}
+	})
+}
+
 // When so many events were used that not all can be remembered, further ones are
 // refused; nothing is forgotten before its time.
 func TestReplayTableFull(t *testing.T) {
@@ -593,9 +613,9 @@ func TestSlowBodies(t *testing.T) {
 		{"/v1/admin/check", token, oneRelay, 200, 20 * time.Second},
 	} {
 		runOperated(t, func(o *operated) {
-			o.operator.administer = func(ctx context.Context, _ monitor.Command) ([]monitor.CommandResult, error) {
+			o.operator.administer = func(ctx context.Context, c monitor.Command) ([]monitor.CommandResult, error) {
 				time.Sleep(20 * time.Second)
-				return nil, ctx.Err()
+				return []monitor.CommandResult{{Relay: c.Relays[0], Done: true}}, ctx.Err()
 			}
 			l := &pipeListener{conn: make(chan net.Conn, 1), closed: make(chan struct{})}
 			alive := make(chan error, 1)

@@ -146,19 +146,15 @@ func TestDocsExamples(t *testing.T) {
 	})
 }
 
-// What the configuration or a caller names is text on the page, never markup.
+// What the configuration names is text on the page, never markup.
 func TestDocsAreEscaped(t *testing.T) {
 	run(t, func(b *bench) {
 		s := settings()
 		s.Name, s.RelayURL = `<script>alert(1)</script>"'`, ""
 		b.api.Configure(s)
-		for host, want := range map[string]string{"status.example:8080": "http://status.example:8080/v1/live", "a'b.example": "http://localhost/v1/live", "": "http://localhost/v1/live"} {
-			r := request(http.MethodGet, "/docs")
-			r.Host = host
-			page := b.send(r).Body.String()
-			if strings.Contains(page, "<script") || !strings.Contains(page, "&lt;script&gt;") || !strings.Contains(page, want) {
-				b.Errorf("%q: %.2000s", host, page)
-			}
+		page := b.get("/docs").Body.String()
+		if strings.Contains(page, "<script") || !strings.Contains(page, "&lt;script&gt;") || !strings.Contains(page, "http://localhost/v1/live") {
+			b.Errorf("%.2000s", page)
 		}
 	})
 }

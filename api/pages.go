@@ -15,7 +15,6 @@ import (
 // pages are those that tell of the settings, made for one set of them.
 type pages struct {
 	settings *Settings
-	base     string // URL at which the reader reaches us, without a slash at the end
 	index    *body
 	docs     *body
 }
@@ -30,14 +29,14 @@ func (a *API) routePages(r chi.Router) {
 		data, err := json.Marshal(doc)
 		return page{data: data}, err
 	})
-	serve := func(pick func(*http.Request) *body) http.HandlerFunc {
+	serve := func(pick func() *body) http.HandlerFunc {
 		return a.strictly(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			a.serveBody(w, r, pick(r), "public, max-age=300")
+			a.serveBody(w, r, pick(), "public, max-age=300")
 		}))
 	}
-	r.Get("/openapi.json", serve(func(*http.Request) *body { return document }))
-	r.Get("/", serve(func(r *http.Request) *body { return a.pagesFor(r).index }))
-	docs := serve(func(r *http.Request) *body { return a.pagesFor(r).docs })
+	r.Get("/openapi.json", serve(func() *body { return document }))
+	r.Get("/", serve(func() *body { return a.presentPages().index }))
+	docs := serve(func() *body { return a.presentPages().docs })
 	r.Get("/docs", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", docsPolicy)
 		w.Header().Set("Referrer-Policy", "no-referrer")
@@ -47,38 +46,30 @@ func (a *API) routePages(r chi.Router) {
 		&huma.Param{Name: "name[]", In: "query", Schema: &huma.Schema{Type: huma.TypeArray}}))
 }
 
-// pagesFor returns the pages for the settings of now and a reader who came as
-// r did.
-func (a *API) pagesFor(r *http.Request) *pages {
+// presentPages returns the pages for the settings of now.
+func (a *API) presentPages() *pages {
 	settings := a.settings.Load()
-	base := baseURL(settings, r)
-	if p := a.pages.Load(); p != nil && p.settings == settings && p.base == base {
+	if p := a.pages.Load(); p != nil && p.settings == settings {
 		return p
 	}
 	doc := a.huma.OpenAPI()
-	p := &pages{settings: settings, base: base}
+	p := &pages{settings: settings}
 	p.index = newHashed("index", "text/plain; charset=utf-8", func() (page, error) { return page{data: a.index(doc, settings)}, nil })
 	p.docs = newHashed("docs", "text/html; charset=utf-8", func() (page, error) {
-		data, err := renderDocs(doc, settings.Name, base)
+		data, err := renderDocs(doc, settings.Name, settings.baseURL())
 		return page{data: data}, err
 	})
 	a.pages.Store(p)
 	return p
 }
 
-// baseURL is where readers reach this server: beside our relay, or, where
-// nobody said where that is, where this reader did.
-func baseURL(s *Settings, r *http.Request) string {
-	u := cmp.Or(s.PublicURL, s.RelayURL)
+// baseURL is where readers reach this server, which is beside our relay; it has
+// no slash at the end.
+func (s *Settings) baseURL() string {
+	u := cmp.Or(s.PublicURL, s.RelayURL, "http://localhost")
 	for from, to := range map[string]string{"wss://": "https://", "ws://": "http://"} {
 		if rest, ok := strings.CutPrefix(u, from); ok {
 			u = to + rest
-		}
-	}
-	if u == "" {
-		u = "http://localhost"
-		if r.Host != "" && strings.Trim(r.Host, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:[]") == "" {
-			u = "http://" + r.Host
 		}
 	}
 	return strings.TrimRight(u, "/")

@@ -83,7 +83,7 @@ func (a *API) submit(ctx context.Context, in *adminInput[submission]) (*submitAn
 	if err != nil {
 		return nil, invalid(problemError{"body.url", *refusedURL(err).Reason})
 	}
-	work, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
+	work, cancel := outlasting(ctx)
 	defer cancel()
 	results, err := a.opts.Operator.Administer(work, monitor.Command{Kind: monitor.CommandSubmit, Relays: []monitor.RelayURL{u}})
 	if err != nil {

@@ -98,9 +98,6 @@ func (h *DueHeap) Pop(now time.Time) (relay RelayURL, due time.Time, ok bool) {
 	return relay, due, true
 }
 
-// Len returns how many relays are on the heap.
-func (h *DueHeap) Len() int { return len(h.heap) }
-
 // take takes what is at pos off the heap.
 func (h *DueHeap) take(pos int) {
 	if pos < 0 {

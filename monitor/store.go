@@ -80,7 +80,7 @@ type Decision struct {
 	// exclusion, pause) of those that it touched.
 	Forgotten   []RelayURL // their records at every vantage are deleted
 	Maintenance map[RelayURL]Maintenance
-	Audit       []AuditEntry
+	Audit       *AuditEntry // nil = nothing to keep
 }
 
 // TransitionQuery selects transitions, newest first.

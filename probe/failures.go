@@ -66,9 +66,3 @@ func (f *failures) forget(addr netip.AddrPort) {
 	defer f.mu.Unlock()
 	delete(f.m, addr)
 }
-
-func (f *failures) clear() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	clear(f.m)
-}

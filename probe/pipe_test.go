@@ -150,7 +150,6 @@ func check(t *testing.T, cfg probe.Config, req probe.Request) (monitor.Observati
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
 	if req.Relay == "" {
 		req.Relay = piped
 	}

@@ -191,10 +191,6 @@ func (c *Checker) Resolve(ctx context.Context, name string) ([]netip.Addr, error
 // Panics is how many probes an error in Pharos itself has ended so far.
 func (c *Checker) Panics() uint64 { return c.panics.Load() }
 
-// Close forgets what the Checker remembers. Probes under way are not ended:
-// cancel their contexts for that.
-func (c *Checker) Close() { c.failures.clear() }
-
 // Check probes one relay and returns what it saw, at the latest 200 ms after
 // the overall limit. All fields but Vantage and Lag are filled in. It never
 // panics: an error in Pharos itself, and a cancelled ctx, which ends it at once,

@@ -48,7 +48,6 @@ func newChecker(t testing.TB, cfg probe.Config) *probe.Checker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
 	return c
 }
 

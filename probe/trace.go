@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,15 +84,10 @@ func (a *attempt) traceAnswer(r answer) {
 
 // traceUsable tells which addresses are not dialled, and why.
 func (a *attempt) traceUsable(addrs, usable []netip.Addr) {
-next:
 	for _, ip := range addrs {
 		ip = ip.Unmap()
-		for _, u := range usable {
-			if u == ip {
-				continue next
-			}
-		}
 		switch {
+		case slices.Contains(usable, ip):
 		case !a.c.permitted(ip):
 			a.note(monitor.StageTCP, "%s is not a public address: not dialled", ip)
 		case len(usable) >= maxAddresses:

@@ -97,8 +97,6 @@ func (b *backupJob) passwordOr() nostr.Password {
 	return noPassword
 }
 
-func noPassword() (string, error) { return "", errNoPassword }
-
 // identify compares the key with the database's reports, which also tell whose
 // an encrypted key is.
 func (b *backupJob) identify(m *manifest, pubkeys []string) {
@@ -164,6 +162,8 @@ func writeError(to string, err error) error {
 	switch {
 	case errors.As(err, &e), errors.Is(err, errInterrupted):
 		return err
+	case errors.Is(err, fs.ErrExist): // it came meanwhile
+		return errBackupThere(to)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return exitf(exitStart, "the disk that holds %s is full, and nothing of the backup is kept: make room, or name a file elsewhere", filepath.Dir(to))
 	case errors.Is(err, syscall.EFBIG):

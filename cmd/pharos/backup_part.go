@@ -64,7 +64,8 @@ func sweepParts(to string) {
 }
 
 // place flushes the file to the disk and gives it its name, which another file
-// only loses with replace. It is closed afterwards.
+// only loses with replace; without it, that is fs.ErrExist. It is closed
+// afterwards.
 func (p *partFile) place(replace bool) error {
 	if err := errors.Join(p.Sync(), p.Close()); err != nil {
 		return err
@@ -86,10 +87,10 @@ func (p *partFile) place(replace bool) error {
 			return err
 		}
 	case errors.Is(err, fs.ErrExist):
-		return errBackupThere(p.to)
+		return fs.ErrExist
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENOTSUP), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.EMLINK):
 		if _, err := os.Lstat(p.to); err == nil {
-			return errBackupThere(p.to)
+			return fs.ErrExist
 		}
 		if err := os.Rename(p.Name(), p.to); err != nil {
 			return fmt.Errorf("put it in place: %w", err)

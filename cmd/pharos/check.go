@@ -51,7 +51,6 @@ func (k *checkCmd) Run(ctx context.Context, c *command) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
-	defer checker.Close()
 	if !checker.HasRoots() {
 		_, _ = fmt.Fprintln(c.stderr, "pharos: there are no CA certificates here, so every wss relay will look untrusted: install the package ca-certificates")
 	}

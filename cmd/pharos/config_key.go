@@ -90,6 +90,8 @@ func (c *Config) keyPassword(environ []string) nostr.Password {
 // errNoPassword says how to give one.
 var errNoPassword = errors.New("its password is needed: name a file with it in key.password_file, or set " + keyPasswordVariable + " in the environment")
 
+func noPassword() (string, error) { return "", errNoPassword }
+
 // openKey reads the service key, or makes it where there is no file, encrypted
 // when a password is configured; created tells which. What a service manager
 // should provide is never made. file is where the key is; err carries an exit
@@ -99,7 +101,7 @@ func (c *Config) openKey(dataDir string, environ []string) (key nostr.Key, creat
 	password := c.keyPassword(environ)
 	open := nostr.KeyFile{Path: file, Provided: provided, Password: password}
 	if password == nil {
-		open.Password = func() (string, error) { return "", errNoPassword }
+		open.Password = noPassword
 	}
 	key, err = open.Load()
 	if errors.Is(err, fs.ErrNotExist) && !provided {

@@ -67,12 +67,29 @@ func tooLarge(limit int64) error {
 
 // readRegular reads a whole file that openRegular opens, without the byte order
 // mark that some editors put in front.
-func readRegular(name string, limit int64) ([]byte, error) {
+func readRegular(name string, limit int64) ([]byte, error) { return readSecret(name, limit, 0) }
+
+// errSecretFile says of a file of secrets why it cannot be taken, and what to do;
+// its name goes before that.
+type errSecretFile string
+
+func (e errSecretFile) Error() string { return string(e) }
+
+// readSecret is readRegular for a file that must have none of the permissions in
+// others, else it is an errSecretFile.
+func readSecret(name string, limit int64, others fs.FileMode) ([]byte, error) {
 	f, err := openRegular(name, limit)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if perm := st.Mode().Perm(); perm&others != 0 {
+		return nil, errSecretFile(fmt.Sprintf("has the permissions %04o, so others can reach it; run: chmod 600 %s", perm, name))
+	}
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit { // it grew, or the system did not know its size
 		err = tooLarge(limit)
@@ -109,31 +126,23 @@ const maxPasswordFile = 4096
 // nobody but its owner may reach; provided files, which a service manager put
 // there, may be readable by a group. The error begins with the quoted name.
 func readPassword(name string, provided bool) (Secret, error) {
-	f, err := openRegular(name, maxPasswordFile)
-	if err != nil {
-		return "", fmt.Errorf("%q cannot be read: %s", name, reason(err))
-	}
-	defer func() { _ = f.Close() }()
-	st, err := f.Stat()
-	if err != nil {
-		return "", fmt.Errorf("%q cannot be read: %s", name, reason(err))
-	}
 	others := fs.FileMode(0o077)
 	if provided {
 		others = 0o037
 	}
-	if perm := st.Mode().Perm(); perm&others != 0 {
-		return "", fmt.Errorf("%q has the permissions %04o, so others can reach it; run: chmod 600 %s", name, perm, name)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, maxPasswordFile+1))
-	if err != nil {
+	b, err := readSecret(name, maxPasswordFile, others)
+	var unfit errSecretFile
+	switch {
+	case errors.As(err, &unfit):
+		return "", fmt.Errorf("%q %w", name, err)
+	case err != nil:
 		return "", fmt.Errorf("%q cannot be read: %s", name, reason(err))
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(string(b), "\ufeff"), "\n"), "\r")
+	text := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
 	switch {
 	case text == "":
 		return "", fmt.Errorf("%q is empty: write the password in it, in one line", name)
-	case len(b) > maxPasswordFile || strings.ContainsAny(text, "\r\n"):
+	case strings.ContainsAny(text, "\r\n"):
 		return "", fmt.Errorf("%q has more than one line: write the password alone in it", name)
 	case !utf8.ValidString(text):
 		return "", fmt.Errorf("%q is not UTF-8", name)

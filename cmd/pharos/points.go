@@ -28,20 +28,9 @@ type plan struct {
 	checker *probe.Checker
 }
 
-func closeAll(plans []plan) {
-	for _, p := range plans {
-		p.checker.Close()
-	}
-}
-
 // plans makes a plan for each vantage of the configuration, in its order.
-func (a *App) plans(cfg *Config) (_ []plan, err error) {
+func (a *App) plans(cfg *Config) ([]plan, error) {
 	var out []plan
-	defer func() {
-		if err != nil {
-			closeAll(out)
-		}
-	}()
 	canaries, err := cfg.canaries()
 	if err != nil {
 		return nil, err
@@ -62,7 +51,7 @@ func (a *App) plans(cfg *Config) (_ []plan, err error) {
 			Cadence: cfg.cadence(), Liveness: cfg.livenessRules(),
 			Canaries: canaries, SelfCheckEvery: cfg.SelfCheck.Interval.D(),
 			SourceAddress: v.SourceAddress, Resolve: checker.Resolve,
-			DrainLimit: drainLimit, FlushLimit: flushLimit, Release: checker.Close,
+			DrainLimit: drainLimit, FlushLimit: flushLimit,
 		}, checker})
 	}
 	return out, nil
@@ -95,7 +84,6 @@ func (a *App) startVantages() error {
 	for _, p := range plans {
 		v, err := vantage.New(p.cfg, p.checker, a.engine, a.log)
 		if err != nil {
-			closeAll(plans)
 			return exitWith(exitUsage, err)
 		}
 		one := &point{name: p.cfg.Name, vantage: v}
@@ -103,7 +91,6 @@ func (a *App) startVantages() error {
 		a.points = append(a.points, one)
 	}
 	if err := a.metrics.Register(&collector{points: a.points, relay: a.relay, backups: a.backups, host: a.host.Load}); err != nil {
-		closeAll(plans)
 		return exitf(exitStart, "metrics: %v", err)
 	}
 	a.background("probing", func(ctx context.Context) error {
@@ -124,7 +111,6 @@ func (a *App) follow(plans []plan) error {
 	for i, p := range plans {
 		one := a.points[i]
 		if err := one.vantage.Configure(p.cfg, p.checker); err != nil {
-			p.checker.Close()
 			errs = append(errs, err)
 			continue
 		}

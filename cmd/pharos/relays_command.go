@@ -82,7 +82,7 @@ type (
 	relaysPauseCmd struct {
 		relayArgs
 		noteFlag
-		For string `required:"" help:"How long: 30m, 12h, 2d."`
+		For Duration `required:"" help:"How long: 30m, 12h, 2d."`
 	}
 	relaysResumeCmd struct {
 		relayArgs
@@ -91,8 +91,8 @@ type (
 	relaysMaintenanceCmd struct {
 		relayArgs
 		noteFlag
-		For  string `required:"" help:"How long: 30m, 12h, 2d."`
-		From string `help:"When it begins, such as 2006-01-02T15:04:05Z; by default now."`
+		For  Duration `required:"" help:"How long: 30m, 12h, 2d."`
+		From string   `help:"When it begins, such as 2006-01-02T15:04:05Z; by default now."`
 	}
 	relaysReleaseCmd struct {
 		URLs []string `arg:"" optional:"" name:"url" help:"Relay URLs."`
@@ -128,26 +128,11 @@ func (k *relaysResetCmd) Run(ctx context.Context, c *command) error {
 }
 
 func (k *relaysPauseCmd) Run(ctx context.Context, c *command) error {
-	d, err := howLong(k.For)
-	if err != nil {
-		return err
-	}
-	return c.steer(ctx, "pause", adminRequest{Relays: k.URLs, For: d.D().String(), Note: k.Note}, "paused for "+d.String())
-}
-
-func howLong(text string) (d Duration, err error) {
-	if err := d.UnmarshalText([]byte(text)); err != nil {
-		return 0, exitf(exitUsage, "--for %v", err)
-	}
-	return d, nil
+	return c.steer(ctx, "pause", adminRequest{Relays: k.URLs, For: k.For.D().String(), Note: k.Note}, "paused for "+k.For.String())
 }
 
 func (k *relaysMaintenanceCmd) Run(ctx context.Context, c *command) error {
-	d, err := howLong(k.For)
-	if err != nil {
-		return err
-	}
-	return c.steer(ctx, "maintenance", adminRequest{Relays: k.URLs, From: k.From, For: d.D().String(), Note: k.Note}, "in maintenance for "+d.String())
+	return c.steer(ctx, "maintenance", adminRequest{Relays: k.URLs, From: k.From, For: k.For.D().String(), Note: k.Note}, "in maintenance for "+k.For.String())
 }
 
 func (k *relaysResumeCmd) Run(ctx context.Context, c *command) error {

@@ -70,7 +70,6 @@ func (a *App) reload(ctx context.Context) (api.Reloaded, error) {
 
 	// From here on only the store can refuse, and it is asked first.
 	if err := a.engine.Configure(ctx, a.engineConfig(next, list)); err != nil {
-		closeAll(fresh)
 		return api.Reloaded{}, fmt.Errorf("store the relays: %w", err)
 	}
 	a.list = list

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor/nostr"
+	"github.com/pharos-nostr/pharos/monitor/postgres"
 )
 
 // keyRestore puts a key file in place. Nothing of what is there is changed
@@ -62,7 +63,7 @@ func (k *keyRestore) place(now time.Time) (old string, err error) {
 	}
 	owner := ownerOfFile(k.file)
 	if _, err := os.Lstat(k.file); err == nil {
-		if old, err = freeName(k.file + ".old-" + now.UTC().Format("20060102T150405Z")); err != nil {
+		if old, err = postgres.AsideName(k.file, now); err != nil {
 			return "", err
 		}
 		if err := os.Rename(k.file, old); err != nil {
@@ -105,18 +106,4 @@ func ownerOfFile(file string) int {
 		}
 	}
 	return -1
-}
-
-// freeName is name, or name with a number behind it, that no file has.
-func freeName(name string) (string, error) {
-	for i := 1; i < 1000; i++ {
-		try := name
-		if i > 1 {
-			try = fmt.Sprintf("%s-%d", name, i)
-		}
-		if _, err := os.Lstat(try); errors.Is(err, fs.ErrNotExist) {
-			return try, nil
-		}
-	}
-	return "", exitf(exitStart, "no name is free for %s: move the old ones away", name)
 }

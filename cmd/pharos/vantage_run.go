@@ -46,7 +46,6 @@ func (o *outpost) run(ctx context.Context, c *command, hangups <-chan os.Signal,
 	}
 	v, err := vantage.New(p.cfg, p.checker, core, o.log)
 	if err != nil {
-		p.checker.Close()
 		return exitWith(exitUsage, err)
 	}
 	o.mu.Lock()
@@ -109,7 +108,7 @@ func (o *outpost) plan() (plan, error) {
 		Cadence: cfg.cadence(), Liveness: cfg.livenessRules(),
 		Canaries: canaries, SelfCheckEvery: cfg.SelfCheck.Interval.D(),
 		SourceAddress: pc.SourceAddress, Resolve: checker.Resolve,
-		DrainLimit: drainLimit, FlushLimit: flushLimit, Release: checker.Close,
+		DrainLimit: drainLimit, FlushLimit: flushLimit,
 	}, checker}
 	if o.rules != nil { // until then nothing is watched
 		p.cfg.Cadence, p.cfg.Liveness = o.rules.Cadence, o.rules.Liveness
@@ -146,11 +145,7 @@ func (o *outpost) follow() error {
 	if err != nil {
 		return err
 	}
-	if err := o.vantage.Configure(p.cfg, p.checker); err != nil {
-		p.checker.Close()
-		return err
-	}
-	return nil
+	return o.vantage.Configure(p.cfg, p.checker)
 }
 
 // reloadOn takes over the configuration's probe and self_check sections at each

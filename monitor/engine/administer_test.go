@@ -430,6 +430,79 @@ func TestAResetRelayStartsAnew(t *testing.T) {
 	})
 }
 
+// When a probe ended is told by the vantage's clock, which may be off.
+func TestAResetKeepsToTheVantagesClock(t *testing.T) {
+	inWorld(t, 5, []string{"a"}, func(t *testing.T, w *world) {
+		w.run(2 * time.Minute)
+		const ahead = 40 * time.Second
+		failure := func(ago time.Duration) int {
+			t.Helper()
+			w.vantages[0].seq++
+			b := monitor.Batch{Vantage: "a", Seq: w.vantages[0].seq, SentAt: time.Now().Add(ahead)}
+			at := b.SentAt.Add(-ago)
+			b.Observations = []monitor.Observation{{Relay: url(0), Vantage: "a", Start: at, At: at, Outcome: monitor.OutcomeFailed}}
+			if _, err := w.engine.Deliver(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			return w.ballots(url(0))["a"].FailureCount
+		}
+		failure(0)
+		w.want(w.do(monitor.CommandReset, url(0)), "")
+		if n := failure(10 * time.Second); n != 0 {
+			t.Errorf("a probe from before the reset counts: %d failures", n)
+		}
+		elapse(20 * time.Second)
+		if n := failure(10 * time.Second); n != 1 {
+			t.Errorf("%d failures counted, want the one since the reset", n)
+		}
+	})
+}
+
+// A relay that is reset while it is paused is looked at when the pause ends.
+func TestAResetWaitsForTheEndOfAPause(t *testing.T) {
+	inWorld(t, 5, []string{"a"}, func(t *testing.T, w *world) {
+		w.run(2 * time.Minute)
+		asked := func() (expedite []monitor.RelayURL, due map[monitor.RelayURL]time.Time) {
+			t.Helper()
+			w.vantages[0].seq++
+			a, err := w.engine.Deliver(t.Context(), monitor.Batch{Vantage: "a", Seq: w.vantages[0].seq, SentAt: time.Now()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.Expedite, a.Due
+		}
+		w.want(w.give(pause(time.Hour, url(0))), "")
+		w.want(w.do(monitor.CommandReset, url(0)), "")
+		for range 2 {
+			if expedite, due := asked(); len(expedite)+len(due) != 0 {
+				t.Errorf("in the pause a look is asked for: at once %v, due %v", expedite, due)
+			}
+			elapse(20 * time.Minute)
+		}
+		elapse(20*time.Minute + time.Second)
+		if _, due := asked(); due[url(0)].IsZero() {
+			t.Errorf("after the pause due %v, want the relay that was reset", due)
+		}
+	})
+}
+
+// Nobody is asked to look at a relay that was removed meanwhile.
+func TestARemovedRelayIsNotAskedFor(t *testing.T) {
+	inWorld(t, 5, []string{"a"}, func(t *testing.T, w *world) {
+		w.want(w.do(monitor.CommandAdd, stranger), "")
+		w.run(2 * time.Minute)
+		w.want(w.do(monitor.CommandCheck, stranger, url(0)), "", "")
+		w.want(w.do(monitor.CommandRemove, stranger), "")
+		a, err := w.engine.Deliver(t.Context(), monitor.Batch{Vantage: "a", Seq: w.vantages[0].seq + 1, SentAt: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]monitor.RelayURL{url(0)}, a.Expedite); d != "" {
+			t.Errorf("asked for (-want +got):\n%s", d)
+		}
+	})
+}
+
 func TestAResetEndsFlapping(t *testing.T) {
 	inWorld(t, 40, []string{"a"}, func(t *testing.T, w *world) {
 		w.run(2 * time.Minute)
@@ -543,6 +616,7 @@ func TestStrangersSubmitWithinBounds(t *testing.T) {
 		}
 		w.want(submit(url(0), "wss://excluded.example/", host(1)), "is watched already", "is not to be watched here", "")
 		elapse(time.Second)
+		synctest.Wait() // for the round of this second
 		// Strangers make no generations.
 		before := w.engine.Generation().Number
 		w.want(submit(host(0), host(2)), "", "is one too many: 2 relays of host one.example are watched already")

@@ -64,20 +64,20 @@ func (e *Engine) reconfigure(cfg *Config, now time.Time) *round {
 		next := named(r)
 		switch {
 		case b.barred[r.URL]:
-			e.part(out, r, next, endBarred, now)
+			out.part(r, next, endBarred)
 		case !b.watched(&next):
-			e.part(out, r, next, endNotConfigured, now)
+			out.part(r, next, endNotConfigured)
 		case next.Source != r.Source || next.Candidate != r.Candidate:
-			e.set(out, r, next)
+			out.set(r, next)
 		}
 	}
 	for _, r := range e.aside {
 		next := named(r)
 		switch {
 		case b.watched(&next):
-			e.join(out, r, next, now)
+			e.join(out, r, next)
 		case next.Source != r.Source: // an operator excludes it
-			e.set(out, r, next)
+			out.set(r, next)
 		}
 	}
 	for u, c := range sources {
@@ -90,7 +90,7 @@ func (e *Engine) reconfigure(cfg *Config, now time.Time) *round {
 		if !c.FirstSeen.IsZero() {
 			next.FirstSeen, r.FirstSeen = c.FirstSeen, c.FirstSeen
 		}
-		e.join(out, r, next, now)
+		e.join(out, r, next)
 	}
 	return out
 }

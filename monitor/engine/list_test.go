@@ -58,3 +58,20 @@ func TestTheListOfAllRelays(t *testing.T) {
 		}
 	})
 }
+
+// Those that operators exclude and those that the configuration does are one
+// list.
+func TestExcludedRelaysAreListedInOrder(t *testing.T) {
+	inWorld(t, 40, []string{"a"}, func(t *testing.T, w *world) {
+		w.do(monitor.CommandExclude, urls(20)...)
+		w.cfg.Exclude = urls(30)[10:]
+		w.restart()
+		var got []monitor.RelayURL
+		for _, r := range w.engine.Relays(monitor.RelayQuery{Excluded: true}) {
+			got = append(got, r.URL)
+		}
+		if d := cmp.Diff(urls(30), got); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}

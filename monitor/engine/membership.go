@@ -22,14 +22,14 @@ const (
 // end puts into the round that a relay's verdict is unknown from now on, that
 // its report is withdrawn and that its records are forgotten. It is no
 // departure to the brake: nobody claims that the relay is down.
-func (e *Engine) end(out *round, r *relay, next monitor.WatchedRelay, why string, now time.Time) {
+func (out *round) end(r *relay, next monitor.WatchedRelay, why string) {
 	old := &r.Verdict
 	next.Verdict = monitor.Verdict{Since: old.Since, Reason: monitor.StateUnknown.String() + ": " + why}
 	d := &out.decision
 	if old.State != monitor.StateUnknown {
-		next.Verdict.Since = now
+		next.Verdict.Since = d.At
 		d.Transitions = append(d.Transitions, monitor.Transition{
-			Relay: r.URL, From: old.State, To: monitor.StateUnknown, At: now, Evidence: why, Rules: monitor.RulesVersion,
+			Relay: r.URL, From: old.State, To: monitor.StateUnknown, At: d.At, Evidence: why, Rules: monitor.RulesVersion,
 		})
 	}
 	d.Relays = append(d.Relays, next)
@@ -40,25 +40,25 @@ func (e *Engine) end(out *round, r *relay, next monitor.WatchedRelay, why string
 
 // part puts into the round that a relay is no longer watched, with its new
 // settings.
-func (e *Engine) part(out *round, r *relay, next monitor.WatchedRelay, why string, now time.Time) {
+func (out *round) part(r *relay, next monitor.WatchedRelay, why string) {
 	next.PausedUntil = time.Time{}
-	e.end(out, r, next, why, now)
+	out.end(r, next, why)
 	out.parts = append(out.parts, r)
 }
 
 // join puts into the round that a relay is watched from now on. What was known
 // of one that returns does not count any longer.
-func (e *Engine) join(out *round, r *relay, next monitor.WatchedRelay, now time.Time) {
+func (e *Engine) join(out *round, r *relay, next monitor.WatchedRelay) {
 	if e.aside[r.URL] == r {
-		e.end(out, r, next, endAnew, now)
+		out.end(r, next, endAnew)
 	} else {
-		e.set(out, r, next)
+		out.set(r, next)
 	}
 	out.joins = append(out.joins, r)
 }
 
 // set puts new settings of a relay into the round.
-func (e *Engine) set(out *round, r *relay, next monitor.WatchedRelay) {
+func (out *round) set(r *relay, next monitor.WatchedRelay) {
 	out.decision.Relays = append(out.decision.Relays, next)
 	out.changes = append(out.changes, change{relay: r, verdict: r.Verdict, settings: &next})
 }
@@ -75,8 +75,9 @@ func (e *Engine) forget(r *relay, now time.Time) {
 	e.reportsDue = true
 }
 
-// regroup moves relays into and out of those that are watched.
-func (e *Engine) regroup(joins, parts []*relay, now time.Time) {
+// regroup moves relays into and out of those that are watched. What was known of
+// them is for forget to clear.
+func (e *Engine) regroup(joins, parts []*relay) {
 	if len(joins) == 0 && len(parts) == 0 {
 		return
 	}
@@ -94,13 +95,9 @@ func (e *Engine) regroup(joins, parts []*relay, now time.Time) {
 		}
 	}
 	for _, r := range joins {
-		returns := e.aside[r.URL] == r
 		delete(e.aside, r.URL)
 		e.byURL[r.URL] = r
 		r.seen = make([]monitor.VantageRelay, len(e.vantages))
-		if returns {
-			e.forget(r, now)
-		}
 		r.dirty = true
 	}
 	e.gone = slices.DeleteFunc(e.gone, func(r *relay) bool { return e.byURL[r.URL] == r })

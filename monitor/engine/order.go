@@ -68,7 +68,7 @@ func (e *Engine) order(c monitor.Command, now time.Time) *order {
 		o.results = append(o.results, monitor.CommandResult{Relay: u, Done: why == "", Why: why})
 	}
 	if len(o.done) > 0 && c.Kind != monitor.CommandCheck { // a check changes nothing
-		o.out.decision.Audit = []monitor.AuditEntry{{At: now, Actor: c.Actor, Kind: c.Kind, Relays: o.done, Note: c.Note}}
+		o.out.decision.Audit = &monitor.AuditEntry{At: now, Actor: c.Actor, Kind: c.Kind, Relays: o.done, Note: c.Note}
 	}
 	return o
 }
@@ -131,7 +131,7 @@ func (o *order) add(u monitor.RelayURL) string {
 		}
 		next := r.WatchedRelay
 		next.Source, next.Candidate = monitor.SourceOperator, false
-		o.e.set(o.out, r, next)
+		o.out.set(r, next)
 		return ""
 	}
 	o.watch(u, monitor.SourceOperator, false)
@@ -146,7 +146,7 @@ func (o *order) watch(u monitor.RelayURL, source monitor.Source, candidate bool)
 	}
 	next := r.WatchedRelay
 	next.Source, next.Candidate = source, candidate
-	o.e.join(o.out, r, next, o.now)
+	o.e.join(o.out, r, next)
 }
 
 func (o *order) remove(r *relay) string {
@@ -155,7 +155,7 @@ func (o *order) remove(r *relay) string {
 	}
 	next := r.WatchedRelay
 	next.Source, next.Candidate = monitor.SourceNone, false
-	o.e.part(o.out, r, next, endRemoved, o.now)
+	o.out.part(r, next, endRemoved)
 	return ""
 }
 
@@ -170,7 +170,7 @@ func (o *order) exclude(u monitor.RelayURL) string {
 	if r != nil {
 		next := r.WatchedRelay
 		next.Excluded = true
-		o.e.part(o.out, r, next, endExcluded, o.now)
+		o.out.part(r, next, endExcluded)
 		return ""
 	}
 	if r = o.e.aside[u]; r == nil {
@@ -178,7 +178,7 @@ func (o *order) exclude(u monitor.RelayURL) string {
 	}
 	next := r.WatchedRelay
 	next.Excluded = true
-	o.e.set(o.out, r, next)
+	o.out.set(r, next)
 	o.out.parts = append(o.out.parts, r)
 	return ""
 }
@@ -194,9 +194,9 @@ func (o *order) include(u monitor.RelayURL) string {
 	next := r.WatchedRelay
 	next.Excluded = false
 	if o.e.bounds.watched(&next) {
-		o.e.join(o.out, r, next, o.now)
+		o.e.join(o.out, r, next)
 	} else {
-		o.e.set(o.out, r, next)
+		o.out.set(r, next)
 	}
 	return ""
 }
@@ -207,7 +207,7 @@ func (o *order) pause(r *relay) string {
 	}
 	next := r.WatchedRelay
 	next.PausedUntil = o.Until
-	o.e.set(o.out, r, next)
+	o.out.set(r, next)
 	return ""
 }
 
@@ -217,7 +217,7 @@ func (o *order) resume(r *relay) string {
 	}
 	next := r.WatchedRelay
 	next.PausedUntil = time.Time{}
-	o.e.set(o.out, r, next)
+	o.out.set(r, next)
 	return ""
 }
 
@@ -225,7 +225,7 @@ func (o *order) check(r *relay) string {
 	if r.PausedUntil.After(o.now) {
 		return whyPaused
 	}
-	if !slices.ContainsFunc(o.e.vantages, func(v *vantage) bool { return !v.Revoked && v.Reaches(r.URL.Network()) }) {
+	if !slices.ContainsFunc(o.e.vantages, func(v *vantage) bool { return v.Reaches(r.URL.Network()) }) {
 		return whyNoVantage
 	}
 	o.checks = append(o.checks, r)
@@ -234,7 +234,7 @@ func (o *order) check(r *relay) string {
 
 // reset forgets a relay (S37): eligible at once, and looked at again.
 func (o *order) reset(r *relay) string {
-	o.e.end(o.out, r, r.WatchedRelay, endReset, o.now)
+	o.out.end(r, r.WatchedRelay, endReset)
 	if !r.PausedUntil.After(o.now) {
 		o.checks = append(o.checks, r)
 	}

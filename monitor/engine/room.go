@@ -39,7 +39,7 @@ func (o *order) submit(u monitor.RelayURL) string {
 		m.dead = m.dead[1:]
 		next := old.WatchedRelay
 		next.Source, next.Candidate = monitor.SourceNone, false
-		o.e.part(o.out, old, next, endMadeRoom, o.now)
+		o.out.part(old, next, endMadeRoom)
 		m.watched--
 		m.hosts[old.URL.Host()]--
 	}

@@ -42,7 +42,7 @@ type change struct {
 func (r *round) empty() bool {
 	d := &r.decision
 	return !r.reserves && !d.Served && len(d.Relays) == 0 && len(d.Transitions) == 0 && len(d.Events) == 0 && len(d.Withdrawn) == 0 &&
-		len(d.Forgotten) == 0 && len(d.Maintenance) == 0 && len(d.Audit) == 0
+		len(d.Forgotten) == 0 && len(d.Maintenance) == 0 && d.Audit == nil
 }
 
 // round decides, commits and publishes once. It returns ErrConflict when
@@ -158,7 +158,7 @@ func (e *Engine) decide(now time.Time) *round {
 		if e.bounds.barred[r.URL] {
 			why = endBarred
 		}
-		e.end(out, r, r.WatchedRelay, why, now)
+		out.end(r, r.WatchedRelay, why)
 	}
 	out.gone = true
 	e.report(out, now)
@@ -228,6 +228,7 @@ func (e *Engine) settle(out *round, now time.Time) bool {
 	if out.cfg != nil {
 		e.adopt(out.cfg)
 	}
+	e.regroup(out.joins, out.parts)
 	retask, held := false, false
 	for _, c := range out.changes {
 		r, v := c.relay, c.verdict
@@ -273,7 +274,6 @@ func (e *Engine) settle(out *round, now time.Time) bool {
 	for _, r := range out.releases {
 		r.released, r.dirty = true, true
 	}
-	e.regroup(out.joins, out.parts, now)
 	for u, w := range out.decision.Maintenance {
 		e.declare(u, w, now)
 	}

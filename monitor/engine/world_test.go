@@ -37,6 +37,7 @@ type store struct {
 	windows        map[monitor.RelayURL][]monitor.Maintenance
 	audit          []monitor.AuditEntry
 	lostNext       atomic.Bool // the next batch is stored and its answer lost
+	refuses        bool        // every batch, for what it is
 	// lostCommit: the same of the next decision.
 	lostCommit atomic.Bool
 	gate       chan struct{} // not nil: a batch waits for it
@@ -106,7 +107,10 @@ func (s *store) Ingest(_ context.Context, in *monitor.Ingest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := in.Batch
-	if b.Seq <= s.seq[b.Vantage] {
+	switch {
+	case s.refuses:
+		return fmt.Errorf("store batch: %w", monitor.ErrInvalid)
+	case b.Seq <= s.seq[b.Vantage]:
 		return monitor.ErrConflict
 	}
 	s.seq[b.Vantage] = b.Seq
@@ -152,7 +156,9 @@ func (s *store) Commit(_ context.Context, d *monitor.Decision) error {
 		s.windows[u] = append(s.windows[u], m)
 		slices.SortFunc(s.windows[u], func(a, b monitor.Maintenance) int { return a.From.Compare(b.From) })
 	}
-	s.audit = append(s.audit, d.Audit...)
+	if d.Audit != nil {
+		s.audit = append(s.audit, *d.Audit)
+	}
 	if s.lostCommit.Swap(false) {
 		return fmt.Errorf("%w: the connection was lost", monitor.ErrUnavailable)
 	}

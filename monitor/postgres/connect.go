@@ -62,17 +62,18 @@ func cancelFirst(c *pgconn.PgConn) ctxwatch.Handler {
 }
 
 // checkServer refuses a server that this program's SQL was not written for.
-func checkServer(ctx context.Context, conn *pgx.Conn) error {
+func checkServer(ctx context.Context, conn *pgx.Conn) (major int, err error) {
 	var version int
 	var encoding string
 	if err := conn.QueryRow(ctx, statement("server")).Scan(&version, &encoding); err != nil {
-		return fail("read the server's version", err)
+		return 0, fail("read the server's version", err)
 	}
-	if version/10000 < oldestServer {
-		return fmt.Errorf("%w database: the server is PostgreSQL %d and Pharos needs %d or newer: upgrade it", monitor.ErrInvalid, version/10000, oldestServer)
+	major = version / 10000
+	if major < oldestServer {
+		return 0, fmt.Errorf("%w database: the server is PostgreSQL %d and Pharos needs %d or newer: upgrade it", monitor.ErrInvalid, major, oldestServer)
 	}
 	if encoding != "UTF8" {
-		return fmt.Errorf("%w database: its encoding is %s and must be UTF8: create it with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", monitor.ErrInvalid, encoding)
+		return 0, fmt.Errorf("%w database: its encoding is %s and must be UTF8: create it with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0", monitor.ErrInvalid, encoding)
 	}
-	return nil
+	return major, nil
 }

@@ -59,10 +59,7 @@ func Describe(ctx context.Context, t Target) (Content, error) {
 }
 
 func describe(ctx context.Context, conn *pgx.Conn) (c Content, err error) {
-	if err := checkServer(ctx, conn); err != nil {
-		return c, err
-	}
-	if c.Server, err = serverMajor(ctx, conn); err != nil {
+	if c.Server, err = checkServer(ctx, conn); err != nil {
 		return c, err
 	}
 	var there, core bool
@@ -84,16 +81,6 @@ func describe(ctx context.Context, conn *pgx.Conn) (c Content, err error) {
 		return c, fmt.Errorf("%w: the database holds no row about itself (table core): it is damaged, restore a backup", monitor.ErrConflict)
 	}
 	return c, nil
-}
-
-// serverMajor returns the server's major version.
-func serverMajor(ctx context.Context, conn *pgx.Conn) (int, error) {
-	var version int
-	var encoding string
-	if err := conn.QueryRow(ctx, statement("server")).Scan(&version, &encoding); err != nil {
-		return 0, fail("read the server's version", err)
-	}
-	return version / 10000, nil
 }
 
 // SchemaVersion is the newest version of the schema that this program knows.

@@ -113,7 +113,7 @@ func (p *program) run(ctx context.Context, stdin io.Reader, stdout io.Writer, ar
 	cmd.SysProcAttr = childAttr(p.account)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = quitTimeout
-	stderr := &tailBuffer{}
+	stderr := &headBuffer{}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	err = cmd.Run()
 	return stderr.b.String(), err
@@ -122,12 +122,12 @@ func (p *program) run(ctx context.Context, stdin io.Reader, stdout io.Writer, ar
 // sslVariables are those of libpq's that the driver obeys too.
 var sslVariables = []string{"PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGPASSFILE"}
 
-// tailBuffer keeps the beginning of what a program says, which is enough to
+// headBuffer keeps the beginning of what a program says, which is enough to
 // know why it failed.
-type tailBuffer struct{ b bytes.Buffer }
+type headBuffer struct{ b bytes.Buffer }
 
-func (t *tailBuffer) Write(p []byte) (int, error) {
-	t.b.Write(p[:min(len(p), max(0, logTail-t.b.Len()))])
+func (h *headBuffer) Write(p []byte) (int, error) {
+	h.b.Write(p[:min(len(p), max(0, logTail-h.b.Len()))])
 	return len(p), nil
 }
 

@@ -75,7 +75,7 @@ func (l *leader) open(ctx context.Context, wait time.Duration) error {
 }
 
 func (l *leader) begin(ctx context.Context, conn *pgx.Conn, wait time.Duration) error {
-	if err := checkServer(ctx, conn); err != nil {
+	if _, err := checkServer(ctx, conn); err != nil {
 		return err
 	}
 	if err := l.lock(ctx, conn, wait); err != nil {

@@ -41,13 +41,12 @@ func putMaintenance(ctx context.Context, tx pgx.Tx, windows map[monitor.RelayURL
 	return nil
 }
 
-func putAudit(ctx context.Context, tx pgx.Tx, entries []monitor.AuditEntry) error {
-	for _, a := range entries {
-		if _, err := tx.Exec(ctx, statement("commit_audit"), instant(a.At), text(a.Actor), text(string(a.Kind)), texts(a.Relays), text(a.Note)); err != nil {
-			return err
-		}
+func putAudit(ctx context.Context, tx pgx.Tx, a *monitor.AuditEntry) error {
+	if a == nil {
+		return nil
 	}
-	return nil
+	_, err := tx.Exec(ctx, statement("commit_audit"), instant(a.At), text(a.Actor), text(string(a.Kind)), texts(a.Relays), text(a.Note))
+	return err
 }
 
 // texts are URLs for a text[] parameter; never nil.

@@ -39,14 +39,14 @@ func TestOperatorsCommandsAreKept(t *testing.T) {
 		At: at, Generation: 1, Relays: []monitor.WatchedRelay{excluded, paused, stranger},
 		Forgotten:   []monitor.RelayURL{urls[0], stranger.URL, "wss://nobody.example/"},
 		Maintenance: map[monitor.RelayURL]monitor.Maintenance{urls[1]: later, urls[2]: over},
-		Audit: []monitor.AuditEntry{
-			{At: at, Actor: "token", Kind: monitor.CommandExclude, Relays: []monitor.RelayURL{urls[0], "wss://a.example/{x},\"y\""}, Note: "they asked"},
-			{At: at, Actor: "", Kind: monitor.CommandSubmit, Relays: []monitor.RelayURL{stranger.URL}},
+		Audit: &monitor.AuditEntry{
+			At: at, Actor: "token", Kind: monitor.CommandExclude, Relays: []monitor.RelayURL{urls[0], "wss://a.example/{x},\"y\""}, Note: "they asked",
 		},
 	}
+	submitted := &monitor.AuditEntry{At: at, Actor: "", Kind: monitor.CommandSubmit, Relays: []monitor.RelayURL{stranger.URL}}
 	check(t, s.Commit(t.Context(), d))
 	check(t, s.Commit(t.Context(), d)) // again, as after a lost answer
-	check(t, s.Commit(t.Context(), &monitor.Decision{At: at, Generation: 1, Maintenance: map[monitor.RelayURL]monitor.Maintenance{urls[1]: window}}))
+	check(t, s.Commit(t.Context(), &monitor.Decision{At: at, Generation: 1, Maintenance: map[monitor.RelayURL]monitor.Maintenance{urls[1]: window}, Audit: submitted}))
 	s.Close()
 
 	s = open(t, url)
@@ -74,7 +74,7 @@ func TestOperatorsCommandsAreKept(t *testing.T) {
 		return a, err
 	})
 	check(t, err)
-	if d := cmp.Diff(d.Audit, entries); d != "" {
+	if d := cmp.Diff([]monitor.AuditEntry{*d.Audit, *submitted}, entries); d != "" {
 		t.Error(d)
 	}
 

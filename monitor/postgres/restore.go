@@ -55,7 +55,8 @@ func RestoreServer(ctx context.Context, t Target, dump *io.SectionReader) (Conte
 		return Content{}, explainConnect(err)
 	}
 	defer closeConn(conn)
-	if err := checkServer(ctx, conn); err != nil {
+	server, err := checkServer(ctx, conn)
+	if err != nil {
 		return Content{}, err
 	}
 	if err := l.lock(ctx, conn, 0); err != nil {
@@ -72,10 +73,6 @@ func RestoreServer(ctx context.Context, t Target, dump *io.SectionReader) (Conte
 	if table != "" {
 		return Content{}, fmt.Errorf("%w: the database of database.url is not empty (it has the table %s): make a new one (CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0) and name that in database.url",
 			monitor.ErrConflict, table)
-	}
-	server, err := serverMajor(ctx, conn)
-	if err != nil {
-		return Content{}, err
 	}
 	if err := restoreDump(ctx, t, server, dump); err != nil {
 		return Content{}, err

@@ -135,7 +135,7 @@ func (r *ClusterRestore) Place(now time.Time) (old string, err error) {
 		return "", fmt.Errorf("put the new database in place: %w", err)
 	}
 	if _, err := os.Lstat(r.dir); err == nil {
-		if old, err = freeName(r.dir + ".old-" + now.UTC().Format("20060102T150405Z")); err != nil {
+		if old, err = AsideName(r.dir, now); err != nil {
 			return "", err
 		}
 		if err := os.Rename(r.dir, old); err != nil {
@@ -231,8 +231,10 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// freeName returns name, or name with a number behind it, that no file has.
-func freeName(name string) (string, error) {
+// AsideName is the name, which no file has, under which a restore keeps what has
+// its place now. ErrConflict: none is free.
+func AsideName(file string, now time.Time) (string, error) {
+	name := file + ".old-" + now.UTC().Format("20060102T150405Z")
 	for i := 1; i < 1000; i++ {
 		try := name
 		if i > 1 {
@@ -242,5 +244,5 @@ func freeName(name string) (string, error) {
 			return try, nil
 		}
 	}
-	return "", fmt.Errorf("%w: no name is free for %s", monitor.ErrConflict, name)
+	return "", fmt.Errorf("%w: no name is free for %s: move the old ones away", monitor.ErrConflict, name)
 }

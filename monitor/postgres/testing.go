@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // TB is what TestDatabase needs of a *testing.T, *testing.B or *testing.F; it
@@ -28,6 +30,23 @@ type TB interface {
 func TestDatabase(tb TB) string {
 	tb.Helper()
 	return tests.database(tb)
+}
+
+// EmptyTestDatabase is TestDatabase without a schema.
+func EmptyTestDatabase(tb TB) string {
+	tb.Helper()
+	url := TestDatabase(tb)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		tb.Fatalf("empty a database for this test: %v", err)
+	}
+	defer closeConn(conn)
+	if _, err := conn.Exec(ctx, "DROP SCHEMA public CASCADE; CREATE SCHEMA public"); err != nil {
+		tb.Fatalf("empty a database for this test: %v", err)
+	}
+	return url
 }
 
 // WithTestCluster wraps the m of a package's TestMain so that the cluster is stopped

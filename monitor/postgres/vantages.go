@@ -188,7 +188,7 @@ func (s *Store) Revoke(ctx context.Context, name, actor string, at time.Time) er
 }
 
 func auditVantage(ctx context.Context, tx pgx.Tx, at time.Time, actor string, kind monitor.CommandKind, name string) error {
-	return putAudit(ctx, tx, []monitor.AuditEntry{{At: at, Actor: actor, Kind: kind, Note: "vantage " + name}})
+	return putAudit(ctx, tx, &monitor.AuditEntry{At: at, Actor: actor, Kind: kind, Note: "vantage " + name})
 }
 
 // networkNames are networks for a text[] parameter; never nil.

@@ -23,8 +23,7 @@ func (l *loop) adopt(now time.Time) {
 		return
 	}
 	old := l.set
-	l.set = l.v.enter()
-	l.v.done(old)
+	l.set = l.v.present()
 	cfg := &l.set.cfg
 	for _, n := range l.networks {
 		n.limit = cfg.Networks[n.network]

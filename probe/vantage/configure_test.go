@@ -132,14 +132,12 @@ func TestConfigureForgetsNothing(t *testing.T) {
 	})
 }
 
-// What is in flight ends under the old checker, which is released after the last
-// of it; what starts meanwhile has the new one.
+// What is in flight ends under the old checker; what starts meanwhile has the new
+// one.
 func TestConfigureChecker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var released []string
-		release := func(name string) func() { return func() { released = append(released, name) } }
 		hang := make(chan struct{})
-		b := prepare(t, vantage.Config{Release: release("first")}, nil, tasks(20)...)
+		b := prepare(t, vantage.Config{}, nil, tasks(20)...)
 		second := &checker{check: func(ctx context.Context, _ probe.Request) monitor.Observation {
 			select {
 			case <-hang:
@@ -147,11 +145,8 @@ func TestConfigureChecker(t *testing.T) {
 			}
 			return monitor.Observation{Outcome: monitor.OutcomeOK, Evidence: "the second"}
 		}}
-		if err := b.Configure(vantage.Config{Release: release("second")}, second); err != nil {
+		if err := b.Configure(vantage.Config{}, second); err != nil {
 			t.Fatal(err)
-		}
-		if !slices.Equal(released, []string{"first"}) {
-			t.Errorf("replaced before it ran: released are %v", released)
 		}
 		b.begin(t)
 		b.sleep(10 * time.Second)
@@ -159,7 +154,7 @@ func TestConfigureChecker(t *testing.T) {
 			t.Fatalf("%d probes hang at the second checker, %d came to the first", n, len(b.checker.all()))
 		}
 		third := &checker{}
-		if err := b.Configure(vantage.Config{Release: release("third")}, third); err != nil {
+		if err := b.Configure(vantage.Config{}, third); err != nil {
 			t.Fatal(err)
 		}
 		b.core.watch(tasks(40)...)
@@ -167,23 +162,17 @@ func TestConfigureChecker(t *testing.T) {
 		if n := len(third.all()); n < 20 {
 			t.Errorf("%d probes of 20 further relays came to the third checker", n)
 		}
-		if len(second.all()) != 20 || len(released) != 1 {
-			t.Errorf("%d probes came to the second, released are %v while 20 hang there", len(second.all()), released)
+		if n := len(second.all()); n != 20 {
+			t.Errorf("%d probes came to the second, want only the 20 that hang there", n)
 		}
 		close(hang)
 		b.sleep(10 * time.Second)
-		if !slices.Equal(released, []string{"first", "second"}) {
-			t.Errorf("all probes of the second have ended: released are %v", released)
-		}
 		if n := len(slices.DeleteFunc(b.core.observations(), func(o monitor.Observation) bool { return o.Evidence != "the second" })); n != 20 {
 			t.Errorf("the core has %d of 20 observations of the second checker", n)
 		}
 		b.stop(t)
-		if !slices.Equal(released, []string{"first", "second", "third"}) {
-			t.Errorf("after the end released are %v", released)
-		}
-		if err := b.Configure(vantage.Config{Release: release("fourth")}, third); !errors.Is(err, monitor.ErrConflict) || len(released) != 3 {
-			t.Errorf("after the end: %v, released are %v", err, released)
+		if err := b.Configure(vantage.Config{}, third); !errors.Is(err, monitor.ErrConflict) {
+			t.Errorf("after the end: %v", err)
 		}
 	})
 }
@@ -372,17 +361,16 @@ func TestConfigureRefuses(t *testing.T) {
 	})
 }
 
-// The detector watches many calls beside a vantage at work; all but the last
-// configuration are released.
+// The detector watches many calls beside a vantage at work, which goes on by the
+// last of them.
 func TestConfigureAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var released atomic.Int32
-		b := run(t, vantage.Config{Release: func() { released.Add(1) }, Canaries: canaries(t, "wss://canary.example.com")}, ok, tasks(500)...)
+		b := run(t, vantage.Config{Canaries: canaries(t, "wss://canary.example.com")}, ok, tasks(500)...)
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Go(func() {
 				for k := range 50 {
-					cfg := vantage.Config{Cadence: every(time.Duration(1+(i+k)%5) * time.Minute), Rate: float64(20 * k), PerIP: 1 + k%3, Release: func() { released.Add(1) }}
+					cfg := vantage.Config{Cadence: every(time.Duration(1+(i+k)%5) * time.Minute), Rate: float64(20 * k), PerIP: 1 + k%3}
 					if k%2 == 0 {
 						cfg.Canaries = canaries(t, "wss://canary.example.com")
 					}
@@ -394,13 +382,14 @@ func TestConfigureAgainAndAgain(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		b.sleep(time.Second)
-		if n := released.Load(); n != 200 {
-			t.Errorf("%d of 201 configurations are released, want all but the last", n)
-		}
-		b.stop(t)
-		if n := released.Load(); n != 201 {
-			t.Errorf("%d of 201 configurations are released after the end", n)
+		b.configure(t, vantage.Config{Cadence: every(2 * time.Minute)})
+		b.sleep(2 * time.Minute)
+		b.checker.forget()
+		b.sleep(6 * time.Minute)
+		for i := range 500 {
+			if n := len(b.checker.of(relay(i))); n != 3 {
+				t.Fatalf("%s was probed %d times in six minutes, want the two minutes of the last configuration", relay(i), n)
+			}
 		}
 	})
 }

@@ -250,7 +250,7 @@ func (l *loop) start(w *watched, ks []place, now time.Time) {
 		LastOutcome: w.outcome,
 	}
 	r := result{w: w, info: req.Info, places: ks, addr: w.addr, begun: l.v.lag.mark(time.Now())}
-	set := l.v.share(l.set)
+	checker := l.set.checker
 	clearnet := w.lane.network == monitor.Clearnet
 	go func() {
 		req.Admit = func(_ context.Context, addr netip.Addr) (func(), bool) {
@@ -268,8 +268,7 @@ func (l *loop) start(w *watched, ks []place, now time.Time) {
 			r.places = append(r.places, more...)
 			return nil, true
 		}
-		r.obs = set.checker.Check(l.probes, req)
-		l.v.done(set)
+		r.obs = checker.Check(l.probes, req)
 		select {
 		case l.results <- r:
 		case <-l.gone:

@@ -67,7 +67,7 @@ type result struct {
 
 func newLoop(v *Vantage, probes context.Context) *loop {
 	now := wall()
-	set := v.enter()
+	set := v.present()
 	l := &loop{
 		v: v, set: set, probes: probes,
 		tasks:    make(chan monitor.Tasks),

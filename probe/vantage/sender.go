@@ -62,7 +62,7 @@ func (s *sender) run(ctx context.Context, closing <-chan struct{}, answers chan<
 }
 
 func (s *sender) loop(ctx context.Context, closing <-chan struct{}, answers chan<- monitor.Answer) {
-	wait := s.v.batchEvery()
+	wait := s.v.present().cfg.BatchEvery
 	backoff := retryFirst
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -86,7 +86,7 @@ func (s *sender) loop(ctx context.Context, closing <-chan struct{}, answers chan
 				s.log.Info("core reached again", "queued", s.v.outbox.len())
 			}
 			s.failing, backoff = false, retryFirst
-			wait = s.v.batchEvery()
+			wait = s.v.present().cfg.BatchEvery
 			if s.v.outbox.len() >= batchSize {
 				wait = 0
 			}

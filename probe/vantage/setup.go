@@ -3,7 +3,6 @@ package vantage
 import (
 	"fmt"
 	"maps"
-	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
 )
@@ -15,12 +14,10 @@ type setup struct {
 	checker Checker
 	// replaced is closed when another setup takes its place.
 	replaced chan struct{}
-	users    int // guarded by Vantage.setupMu
 }
 
-// newSetup counts one user: the vantage, whose present setup it will be.
 func newSetup(cfg Config, checker Checker) *setup {
-	return &setup{cfg: cfg, checker: checker, replaced: make(chan struct{}), users: 1}
+	return &setup{cfg: cfg, checker: checker, replaced: make(chan struct{})}
 }
 
 // Configure replaces all of the configuration and the Checker, but for the
@@ -34,10 +31,8 @@ func newSetup(cfg Config, checker Checker) *setup {
 // wait and the times for which relays asked to be left alone stay. Of several
 // calls in a row the last one counts.
 //
-// The vantage closes no Checker: it calls Config.Release when the old one is
-// used no more. An error is monitor.ErrInvalid and names every setting that is
-// wrong, or monitor.ErrConflict when Run has ended; nothing has changed then, and
-// the new Checker is the caller's.
+// An error is monitor.ErrInvalid and names every setting that is wrong, or
+// monitor.ErrConflict when Run has ended; nothing has changed then.
 func (v *Vantage) Configure(cfg Config, checker Checker) error {
 	v.setupMu.Lock()
 	defer v.setupMu.Unlock()
@@ -61,50 +56,19 @@ func (v *Vantage) Configure(cfg Config, checker Checker) error {
 	v.setup = newSetup(cfg, checker)
 	v.outbox.bound(cfg.QueueSize)
 	close(old.replaced)
-	v.leave(old)
 	return nil
 }
 
-// enter counts one more user of the present setup.
-func (v *Vantage) enter() *setup {
+// present is the setup to begin by.
+func (v *Vantage) present() *setup {
 	v.setupMu.Lock()
 	defer v.setupMu.Unlock()
-	v.setup.users++
 	return v.setup
 }
 
-// share counts one more user of s, which has one.
-func (v *Vantage) share(s *setup) *setup {
-	v.setupMu.Lock()
-	defer v.setupMu.Unlock()
-	s.users++
-	return s
-}
-
-// done counts one user of s less.
-func (v *Vantage) done(s *setup) {
-	v.setupMu.Lock()
-	defer v.setupMu.Unlock()
-	v.leave(s)
-}
-
-func (v *Vantage) leave(s *setup) {
-	if s.users--; s.users == 0 && s.cfg.Release != nil {
-		s.cfg.Release()
-	}
-}
-
-// end gives the present setup up, when Run is over.
+// end refuses every further setup.
 func (v *Vantage) end() {
 	v.setupMu.Lock()
 	defer v.setupMu.Unlock()
 	v.ended = true
-	v.leave(v.setup)
-}
-
-// batchEvery is the present pace of batches.
-func (v *Vantage) batchEvery() time.Duration {
-	v.setupMu.Lock()
-	defer v.setupMu.Unlock()
-	return v.setup.cfg.BatchEvery
 }

@@ -72,12 +72,6 @@ type Config struct {
 	// (0 = 12 s), FlushLimit how long for the core to take what is left
 	// (0 = 5 s).
 	DrainLimit, FlushLimit time.Duration
-
-	// Release, when set, is called once: when nothing uses the Checker and the
-	// functions of this Config any more, which is after another Config has
-	// replaced it, or Run is over, and the last probe under it has ended. It must
-	// not block, nor call the vantage.
-	Release func()
 }
 
 // tasksEvery is how often the core is asked for changes.
@@ -222,7 +216,6 @@ func (v *Vantage) Run(ctx context.Context) error {
 
 	l := newLoop(v, probes)
 	defer v.end()
-	defer func() { v.done(l.set) }()
 	closing := make(chan struct{})
 	v.lag.start(time.Now())
 	meterCtx, stopMeter := context.WithCancel(context.WithoutCancel(ctx))
@@ -279,9 +272,7 @@ func (v *Vantage) pollTasks(ctx context.Context, changes chan<- monitor.Tasks) {
 // of another configuration at once again.
 func (v *Vantage) watchCanaries(ctx context.Context, rounds chan<- canaryRound) {
 	for ctx.Err() == nil {
-		s := v.enter()
-		v.watchThese(ctx, s, rounds)
-		v.done(s)
+		v.watchThese(ctx, v.present(), rounds)
 	}
 }
 

@@ -79,16 +79,14 @@ func (c *conn) subscriptionMessage(label string, parts []json.RawMessage) error 
 	case "NEG-CLOSE":
 		return nil
 	}
-	if problem := c.mayAsk(); problem != "" {
-		if label == "REQ" {
-			c.unsubscribe(id) // CLOSED ends what ran under this id (NIP-01)
-		}
-		return c.reply("CLOSED", id, problem)
+	problem := c.mayAsk()
+	var filters []filter
+	if problem == "" {
+		filters, problem = parseFilters(parts[2:])
 	}
-	filters, problem := parseFilters(parts[2:])
 	if problem != "" {
 		if label == "REQ" {
-			c.unsubscribe(id)
+			c.unsubscribe(id) // CLOSED ends what ran under this id (NIP-01)
 		}
 		return c.reply("CLOSED", id, problem)
 	}
