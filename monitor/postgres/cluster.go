@@ -181,7 +181,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	pid, adopted := c.pid, c.adopted
 	c.mu.Unlock()
 	if adopted {
-		if others, err := c.others(ctx); err != nil || others > 0 {
+		if others, err := c.settled(ctx); err != nil || others > 0 {
 			<-c.done
 			return err
 		}
@@ -228,6 +228,20 @@ func (c *Cluster) gone(ctx context.Context, pid int, wait time.Duration) bool {
 			return false
 		}
 	}
+}
+
+// settled is others once the sessions that are ending have ended: the server
+// takes a moment to notice.
+func (c *Cluster) settled(ctx context.Context) (n int, err error) {
+	for range 10 {
+		if n, err = c.others(ctx); err != nil || n == 0 {
+			return n, err
+		}
+		if pause(ctx, 100*time.Millisecond) != nil {
+			break
+		}
+	}
+	return n, nil
 }
 
 // others counts the sessions of other processes.
