@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test bench world world-full lint fmt build deb need-go need-postgres need-race need-roots need-node need-npm need-chromium
+.PHONY: help run test bench world world-full soak lint fmt build deb need-go need-postgres need-race need-roots need-node need-npm need-chromium
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # Given to pharos serve: make run ARGS='--config pharos.yaml'
@@ -42,6 +42,12 @@ world: need-go ## 30 days of 3 000 relays and 5 vantages that fail: what is wron
 
 world-full: need-go ## the same five times each, with 1, 3, 5 and 10 vantages: the table of the README (half an hour)
 	@$(WORLD) -vantages 1,3,5,10 -seeds 5 | { grep -v -e '^===' -e '^---' -e '^PASS' || true; }
+
+# SOAK='-kills 10 -away 10m' changes how often, and for how long.
+SOAK ?=
+
+soak: need-go need-postgres ## kill real vantages and a core while they work, 50 times each: what is lost (a quarter of an hour)
+	@CGO_ENABLED=0 go test -count=1 -v -timeout 3h -run '^TestSoak$$' ./cmd/pharos -soak $(SOAK) | { grep -v -e '^===' -e '^---' -e '^PASS' || true; }
 
 deb: need-go build ## build dist/pharos_VERSION_ARCH.deb
 	./bin/pharos config check --config deploy/pharos.yaml
