@@ -252,7 +252,7 @@ func TestEveryCommandIsGuarded(t *testing.T) {
 			send(422, `{"x":1}`, bearer...)
 			send(401, body)
 			send(403, body, o.sign(stranger, "https://pharos.example"+target, body, nil)...)
-			time.Sleep(2 * time.Minute)
+			elapse(2 * time.Minute)
 		}
 		if c := o.operator.commands(); len(c) > 0 {
 			o.Errorf("carried out: %+v", c)

@@ -325,7 +325,7 @@ func TestReplay(t *testing.T) {
 			o.Errorf("answers %v, carried out %d times", count, len(o.operator.commands()))
 		}
 		for _, after := range []time.Duration{0, 59 * time.Second, 2 * time.Second, 3 * time.Minute} {
-			time.Sleep(after)
+			elapse(after)
 			o.problem(o.post("/v1/admin/check", oneRelay, headers...), http.StatusUnauthorized)
 		}
 		if n := len(o.operator.commands()); n != 1 {
@@ -344,7 +344,7 @@ func TestReplayAfterASweep(t *testing.T) {
 		if w := o.post("/v1/admin/check", oneRelay, headers...); w.Code != http.StatusOK {
 			o.Fatal(w.Body)
 		}
-		time.Sleep(nostr.HTTPAuthWindow + time.Second)
+		elapse(nostr.HTTPAuthWindow + time.Second)
 		if w := o.post("/v1/admin/check", oneRelay, o.sign(o.key, checkURL, oneRelay, nil)...); w.Code != http.StatusOK {
 			o.Fatal(w.Body)
 		}
@@ -371,7 +371,7 @@ func TestReplayTableFull(t *testing.T) {
 		if w := o.post("/v1/admin/check", oneRelay, bearer...); w.Code != http.StatusOK {
 			o.Errorf("with the token: %d %s", w.Code, w.Body)
 		}
-		time.Sleep(2*time.Minute + time.Second)
+		elapse(2*time.Minute + time.Second)
 		later := o.sign(o.key, checkURL, oneRelay, nil)
 		if w := o.post("/v1/admin/check", oneRelay, later...); w.Code != http.StatusOK {
 			o.Errorf("later: %d %s", w.Code, w.Body)
@@ -414,7 +414,7 @@ func TestAuthFailuresAreLimited(t *testing.T) {
 		if w := try("192.0.2.1:3", bearer...); w.Code != http.StatusOK {
 			o.Errorf("the operator behind that address: %d", w.Code)
 		}
-		time.Sleep(2 * time.Minute)
+		elapse(2 * time.Minute)
 		o.problem(try("192.0.2.1:4", "Authorization", "Bearer x"), http.StatusUnauthorized)
 		if m := o.get("/metrics").Body.String(); !strings.Contains(m, `pharos_http_limited_total{limit="auth"} 1`+"\n") {
 			o.Error("not counted")
@@ -614,7 +614,7 @@ func TestSlowBodies(t *testing.T) {
 	} {
 		runOperated(t, func(o *operated) {
 			o.operator.administer = func(ctx context.Context, c monitor.Command) ([]monitor.CommandResult, error) {
-				time.Sleep(20 * time.Second)
+				elapse(20 * time.Second)
 				return []monitor.CommandResult{{Relay: c.Relays[0], Done: true}}, ctx.Err()
 			}
 			l := &pipeListener{conn: make(chan net.Conn, 1), closed: make(chan struct{})}

@@ -160,15 +160,15 @@ func TestTheWindowSlides(t *testing.T) {
 				if err != nil || wait < time.Second || wait > 2*time.Minute {
 					o.Fatalf("Retry-After %q", w.Header().Get("Retry-After"))
 				}
-				time.Sleep(wait)
+				elapse(wait)
 				if w := o.from("198.51.100.1:1"); w.Code != http.StatusOK {
 					o.Fatalf("after %s as told: %d", wait, w.Code)
 				}
 				let = append(let, time.Now())
 			}
-			time.Sleep(time.Duration(random.ExpFloat64() * float64(200*time.Millisecond)))
+			elapse(time.Duration(random.ExpFloat64() * float64(200*time.Millisecond)))
 			if random.IntN(200) == 0 {
-				time.Sleep(time.Duration(random.IntN(150)) * time.Second)
+				elapse(time.Duration(random.IntN(150)) * time.Second)
 			}
 		}
 		for i, first := range let {
@@ -191,7 +191,7 @@ func TestNoDoubleAtTheTurn(t *testing.T) {
 	runOperated(t, func(o *operated) {
 		o.limited(10)
 		o.from("198.51.100.9:1") // the window begins
-		time.Sleep(59 * time.Second)
+		elapse(59 * time.Second)
 		count := func() (n int) {
 			for range 20 {
 				if o.from("198.51.100.1:1").Code == http.StatusOK {
@@ -203,11 +203,11 @@ func TestNoDoubleAtTheTurn(t *testing.T) {
 		if n := count(); n != 10 {
 			o.Fatalf("%d let in", n)
 		}
-		time.Sleep(2 * time.Second)
+		elapse(2 * time.Second)
 		if n := count(); n > 1 {
 			o.Errorf("%d more let in two seconds later", n)
 		}
-		time.Sleep(2 * time.Minute)
+		elapse(2 * time.Minute)
 		if n := count(); n != 10 {
 			o.Errorf("%d let in after a rest", n)
 		}
@@ -230,7 +230,7 @@ func TestManyAddresses(t *testing.T) {
 		if w := o.from("198.51.100.1:1"); w.Code != http.StatusOK {
 			o.Errorf("a newcomer: %d", w.Code)
 		}
-		time.Sleep(2 * time.Minute)
+		elapse(2 * time.Minute)
 		o.from("198.51.100.1:1")
 		if n := o.api.Remembered(); n != 1 {
 			o.Errorf("%d addresses are remembered after a rest", n)

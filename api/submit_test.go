@@ -126,7 +126,7 @@ func TestSubmissionsAreLimited(t *testing.T) {
 		if err != nil {
 			o.Fatal(err)
 		}
-		time.Sleep(wait)
+		elapse(wait)
 		if w := o.post(submitPath, `{"url":"wss://a.example"}`); w.Code != http.StatusAccepted {
 			o.Errorf("after %s: %d %s", wait, w.Code, w.Body)
 		}

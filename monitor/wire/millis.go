@@ -10,8 +10,8 @@ import (
 // nanosecond.
 type millis time.Duration
 
-// maxMillis bounds what is read: with it a float64 still holds every nanosecond.
-const maxMillis = 100 * 24 * time.Hour
+// longest bounds what is read: with it a float64 still holds every nanosecond.
+const longest = 100 * 24 * time.Hour
 
 // MarshalJSON writes a whole number where there is one.
 func (d millis) MarshalJSON() ([]byte, error) {
@@ -41,7 +41,7 @@ func (d *millis) UnmarshalJSON(b []byte) error {
 	if err != nil || b[0] == '"' {
 		return invalid("a duration is not a number of milliseconds")
 	}
-	if math.Abs(f) > float64(maxMillis/time.Millisecond) {
+	if math.Abs(f) > float64(longest/time.Millisecond) {
 		return invalid("a duration of %g ms is too long", f)
 	}
 	*d = millis(math.Round(f * 1e6))

@@ -377,7 +377,7 @@ func TestConfigureAgainAndAgain(t *testing.T) {
 					if err := b.Configure(cfg, b.checker); err != nil {
 						t.Error(err)
 					}
-					time.Sleep(time.Second)
+					elapse(time.Second)
 				}
 			})
 		}

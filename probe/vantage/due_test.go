@@ -33,11 +33,11 @@ func TestDueOfTheCore(t *testing.T) {
 				// Nothing else succeeds, so the relay never dies: its cooldowns grow to
 				// five minutes.
 				b := run(t, vantage.Config{}, refuse, monitor.Task{Relay: relay})
-				time.Sleep(31 * time.Minute)
+				elapse(31 * time.Minute)
 				synctest.Wait()
 				at := b.checker.of(relay)
 				for n := len(at); len(at) == n; at = b.checker.of(relay) { // just after a probe
-					time.Sleep(time.Second)
+					elapse(time.Second)
 					synctest.Wait()
 				}
 				if c.paused {
@@ -45,12 +45,12 @@ func TestDueOfTheCore(t *testing.T) {
 				}
 				n := len(at)
 				b.core.set(func(k *core) { k.due = map[monitor.RelayURL]time.Time{relay: time.Now().Add(c.due)} })
-				time.Sleep(time.Minute)
+				elapse(time.Minute)
 				synctest.Wait()
 				if got := len(b.checker.of(relay)) - n; (got > 0) != c.early {
 					t.Errorf("%d probes within a minute, want some: %v", got, c.early)
 				}
-				time.Sleep(5 * time.Minute)
+				elapse(5 * time.Minute)
 				synctest.Wait()
 				if got := len(b.checker.of(relay)) - n; (got > 0) == c.paused {
 					t.Errorf("%d probes within six minutes", got)

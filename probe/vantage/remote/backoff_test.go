@@ -21,7 +21,7 @@ import (
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)))
+		remote.Elapse(time.Until(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)))
 		f(t)
 	})
 }
@@ -72,7 +72,7 @@ func TestBackOff(t *testing.T) {
 			if took := time.Since(before); took > 0 {
 				t.Errorf("batch %d took %s", seq, took)
 			}
-			time.Sleep(5 * time.Second)
+			remote.Elapse(5 * time.Second)
 		}
 		synctest.Wait()
 		mu.Lock()
@@ -89,7 +89,7 @@ func TestBackOff(t *testing.T) {
 		}
 		synctest.Wait()
 		away.Store(false)
-		time.Sleep(time.Minute)
+		remote.Elapse(time.Minute)
 		synctest.Wait()
 		if s := c.Stats(); sent.Load() != 120 || s.Batches != 0 || s.Sent != 120 || s.Problem != "" {
 			t.Errorf("%d sent, stats %+v", sent.Load(), s)
@@ -118,13 +118,13 @@ func TestRetryAfterIsRespected(t *testing.T) {
 					if _, err := c.Tasks(t.Context(), "berlin", 0); !errors.Is(err, monitor.ErrUnavailable) {
 						t.Errorf("tasks: %v", err)
 					}
-					time.Sleep(5 * time.Second)
+					remote.Elapse(5 * time.Second)
 				}
 				synctest.Wait()
 				if posts.Load() != 1 || gets.Load() != 1 {
 					t.Errorf("%d batches and %d requests for tasks within five minutes", posts.Load(), gets.Load())
 				}
-				time.Sleep(10 * time.Second)
+				remote.Elapse(10 * time.Second)
 				synctest.Wait()
 				if posts.Load() != 2 {
 					t.Errorf("%d batches after five minutes", posts.Load())

@@ -25,3 +25,6 @@ func (c *Core) SendOldest(ctx context.Context, read func(name string) ([]byte, e
 	c.readFile = read
 	c.send(ctx, c.spool.take())
 }
+
+// Elapse lets virtual time pass; it belongs in a synctest bubble only.
+func Elapse(d time.Duration) { time.Sleep(d) }

@@ -61,11 +61,11 @@ func TestGateIsMonotonic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gate
 		g.failed(time.Now(), 30*time.Second)
-		time.Sleep(29 * time.Second)
+		Elapse(29 * time.Second)
 		if got := g.wait(time.Now()); got != time.Second {
 			t.Errorf("wait %s, want 1s", got)
 		}
-		time.Sleep(time.Second)
+		Elapse(time.Second)
 		if got := g.wait(time.Now()); got != 0 {
 			t.Errorf("wait %s, want none", got)
 		}
