@@ -369,12 +369,18 @@ func (v *soakVantage) settle() {
 			v.start()
 		}
 		v.waitUntil("the spool of "+v.name+" to be empty", func() bool { n, _ := v.spooled(); return n == 0 && !v.process.ended() })
-		_ = v.process.cmd.Process.Signal(syscall.SIGTERM)
-		<-v.process.done
+		v.stop()
 		if n, _ := v.spooled(); n == 0 {
 			return
 		}
 	}
+}
+
+// stop ends the vantage's process in an orderly way: what the core does not take
+// stays on the disk.
+func (v *soakVantage) stop() {
+	_ = v.process.cmd.Process.Signal(syscall.SIGTERM)
+	<-v.process.done
 }
 
 // reached counts the probes that got through to a relay.
@@ -548,17 +554,22 @@ func (s *soak) coreAway(d time.Duration) (soakRow, soakAway) {
 	restart(going)
 	s.pause(time.Until(left.Add(d)))
 	for _, v := range s.vantages {
+		v.stop()
 		n, o := v.spooled()
 		a.batches, a.observations = a.batches+n, a.observations+o
 	}
 
-	// So slow that the core decides several times while old batches come in.
-	s.link.delay(300 * time.Millisecond)
 	back := time.Now()
 	a.lasted = back.Sub(left)
 	s.startCore()
 	s.waitForList(s.relays[3:])
 	a.served = time.Since(back)
+	// The old batches of both come in side by side, and so slowly that the core
+	// decides several times meanwhile.
+	s.link.delay(500 * time.Millisecond)
+	for _, v := range s.vantages {
+		v.start()
+	}
 	s.waitUntil("the spools to drain", func() bool {
 		for _, v := range s.vantages {
 			if n, _ := v.spooled(); n > 1 {

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"net/netip"
@@ -156,6 +157,14 @@ func (p *hourly) Reports(now time.Time, online []monitor.ReportSource) []monitor
 		}
 	}
 	return out
+}
+
+func (p *hourly) Snapshot(now time.Time, _ uint64, _ time.Time, urls []monitor.RelayURL) *monitor.SignedEvent {
+	h := fnv.New64a()
+	for _, u := range urls {
+		_, _ = h.Write([]byte(u))
+	}
+	return &monitor.SignedEvent{ID: fmt.Sprint("set", h.Sum64()), Kind: 30002, Pubkey: "us", D: "nip66-online", CreatedAt: now, Expires: now.Add(time.Hour)}
 }
 
 // fleet is ten scripted vantages, each on its way round all relays.
