@@ -47,7 +47,7 @@ world-full: need-go ## the same five times each, with 1, 3, 5 and 10 vantages: t
 SOAK ?=
 
 soak: need-go need-postgres ## kill real vantages and a core while they work, 50 times each: what is lost (a quarter of an hour)
-	@CGO_ENABLED=0 go test -count=1 -v -timeout 3h -run '^TestSoak$$' ./cmd/pharos -soak $(SOAK) | { grep -v -e '^===' -e '^---' -e '^PASS' || true; }
+	@CGO_ENABLED=0 go test -count=1 -v -timeout 3h -tags soak -run '^TestSoak$$' ./cmd/pharos $(SOAK) | { grep -v -e '^===' -e '^---' -e '^PASS' || true; }
 
 deb: need-go build ## build dist/pharos_VERSION_ARCH.deb
 	./bin/pharos config check --config deploy/pharos.yaml
@@ -60,6 +60,7 @@ deb: need-go build ## build dist/pharos_VERSION_ARCH.deb
 lint: need-go ## gofmt, go vet, golangci-lint where it is installed, else staticcheck
 	@unformatted=$$(find . -name node_modules -prune -o -name '*.go' -exec gofmt -l {} +); [ -z "$$unformatted" ] || { echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; }
 	go vet ./...
+	go vet -tags soak ./cmd/pharos
 	@if command -v golangci-lint >/dev/null; then \
 		echo golangci-lint run; golangci-lint run; \
 	else \

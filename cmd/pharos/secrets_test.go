@@ -139,7 +139,7 @@ func (v *vault) processes(t *testing.T) (seen int) {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil || len(dirs) == 0 {
-		t.Skip("there is no /proc here")
+		t.Fatal("this test needs /proc, which shows other processes' arguments")
 	}
 	for _, dir := range dirs {
 		args, err := os.ReadFile(filepath.Join(dir, "cmdline"))

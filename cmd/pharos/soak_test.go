@@ -1,3 +1,5 @@
+//go:build soak
+
 package main
 
 import (
@@ -29,7 +31,6 @@ import (
 
 // "make soak" sets these.
 var (
-	flagSoak  = flag.Bool("soak", false, "run TestSoak")
 	flagKills = flag.Int("kills", 50, "how often the soak kills vantages, and how often the core")
 	flagAway  = flag.Duration("away", time.Minute, "for how long the soak keeps the core away, a minute at least")
 )
@@ -45,11 +46,9 @@ const (
 // TestSoak kills real processes at bad moments: two vantages while they send and a
 // core with its private database while it takes in, and keeps the core away while
 // relays go and come. The relays count the probes that reached them; each of these
-// must be stored once, but for what a killed vantage had in memory.
+// must be stored once, but for what a killed vantage had in memory. It takes many
+// minutes: make soak.
 func TestSoak(t *testing.T) {
-	if !*flagSoak {
-		t.Skip("takes many minutes: make soak")
-	}
 	if *flagAway < time.Minute {
 		t.Fatalf("-away %s: the spool would hold nothing that is too old to count: at least a minute", *flagAway)
 	}
