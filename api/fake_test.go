@@ -278,7 +278,7 @@ func relayView(u monitor.RelayURL, now time.Time) monitor.RelayView {
 				BackoffUntil: now.Add(100 * time.Second),
 			},
 		},
-		TLS:    &monitor.TLSFacts{Version: "1.3", Issuer: "Example CA", Names: []string{"a.example"}, NotAfter: now.Add(60 * 24 * time.Hour)},
+		Facts:  monitor.Facts{TLS: &monitor.TLSFacts{Version: "1.3", Issuer: "Example CA", Names: []string{"a.example"}, NotAfter: now.Add(60 * 24 * time.Hour)}},
 		Report: &monitor.SignedEvent{ID: strings.Repeat("02", 32)},
 		Maintenance: []monitor.Maintenance{
 			{From: now.Add(-time.Hour), Until: now.Add(time.Hour), Note: "new disks"},

@@ -224,7 +224,7 @@ func TestRelayBodies(t *testing.T) {
 	run(t, func(b *bench) {
 		views := map[monitor.RelayURL]monitor.RelayView{"wss://a.example/": relayView("wss://a.example/", b.now)}
 		down := relayView("wss://c.example/", b.now)
-		down.Verdict.State, down.Eligible, down.TLS, down.Report = monitor.StateDead, false, nil, nil
+		down.Verdict.State, down.Eligible, down.Facts.TLS, down.Report = monitor.StateDead, false, nil, nil
 		down.Info = &monitor.Info{Problem: "http_404"}
 		views["wss://c.example/"] = down
 		views["wss://new.example/"] = monitor.RelayView{

@@ -143,8 +143,8 @@ func newRelayBody(v monitor.RelayView) relayBody {
 			b.NIPsClaimed = v.Info.NIPs
 		}
 	}
-	if v.TLS != nil {
-		b.TLS = &tlsFacts{Version: v.TLS.Version, Issuer: v.TLS.Issuer, Names: v.TLS.Names, NotAfter: utcOrNull(v.TLS.NotAfter)}
+	if v.Facts.TLS != nil {
+		b.TLS = &tlsFacts{Version: v.Facts.TLS.Version, Issuer: v.Facts.TLS.Issuer, Names: v.Facts.TLS.Names, NotAfter: utcOrNull(v.Facts.TLS.NotAfter)}
 		if b.TLS.Names == nil {
 			b.TLS.Names = []string{}
 		}

@@ -24,6 +24,7 @@ const (
 	CommandMaintenance CommandKind = "maintenance" // declare From to Until as maintenance
 	CommandRelease     CommandKind = "release"     // let held departures go; without relays all of them
 	CommandSubmit      CommandKind = "submit"      // a stranger's: candidates
+	CommandOptOut      CommandKind = "opt_out"     // its owner's, by the pubkey of its NIP-11: never probe it
 )
 
 // Command is one request of an operator, or a stranger's submission.
@@ -55,7 +56,7 @@ func (c Command) Validate(now time.Time) error {
 		return fmt.Errorf("%w command %s: %s", ErrInvalid, c.Kind, fmt.Sprintf(format, args...))
 	}
 	switch c.Kind {
-	case CommandAdd, CommandRemove, CommandExclude, CommandInclude, CommandResume, CommandCheck, CommandReset, CommandSubmit, CommandRelease:
+	case CommandAdd, CommandRemove, CommandExclude, CommandInclude, CommandResume, CommandCheck, CommandReset, CommandSubmit, CommandRelease, CommandOptOut:
 	case CommandPause:
 		switch {
 		case !c.Until.After(now):

@@ -57,7 +57,10 @@ type OnlineRelay struct {
 	Auth, Payment, Writes bool
 	NIPs                  []int
 	Country               string // ISO 3166-1 alpha-2, "" = unknown
-	Report                *SignedEvent
+	// Latitude and Longitude are known where Located is set.
+	Latitude, Longitude float64
+	Located             bool
+	Report              *SignedEvent
 }
 
 // DownRelay is one monitored relay that is offline or dead.

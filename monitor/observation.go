@@ -36,6 +36,10 @@ type Observation struct {
 
 	TLS  *TLSFacts // nil when there was no handshake
 	Info *Info     // nil when NIP-11 was not asked for in this probe
+
+	DNS          *DNSFacts     // nil when the families were not tried apart
+	Capabilities *Capabilities // nil when they were not tested
+	Write        *WriteFacts   // nil when no event was sent
 }
 
 // TLSFacts is what the handshake told, of a failed chain too.
@@ -135,6 +139,10 @@ type Health struct {
 	CanarySuccess time.Time     // newest success of a canary, zero = none
 	InFlight      int
 	Watched       int // relays on its schedule
+	// Networks are those that the vantage has a way into; nil = those of its
+	// enrolment. Down are those of them whose proxy does not answer now: it has
+	// no vote on their relays meanwhile.
+	Networks, Down []Network
 }
 
 // Impairment is a reason why a vantage cannot be believed now.

@@ -17,6 +17,8 @@ type Cadence struct {
 	RetryAfterMax   time.Duration // more of a Retry-After is not obeyed
 	FailureWindow   time.Duration // liveness.failure_window
 	InfoEvery       time.Duration // between NIP-11 documents
+	FactsEvery      time.Duration // between looks at both address families
+	DepthEvery      time.Duration // between tests of capabilities, and of writing
 }
 
 // DefaultCadence returns the cadence table with its numbers.
@@ -32,6 +34,8 @@ func DefaultCadence() Cadence {
 		RetryAfterMax:   time.Hour,
 		FailureWindow:   30 * time.Minute,
 		InfoEvery:       time.Hour,
+		FactsEvery:      6 * time.Hour,
+		DepthEvery:      24 * time.Hour,
 	}
 }
 
@@ -113,7 +117,21 @@ func (c Cadence) climbed(prev, rec Record) bool {
 // again in a probe at now: once per InfoEvery, at an hour's minute of the
 // relay's own.
 func (c Cadence) InfoDue(relay RelayURL, vantage string, last, now time.Time) bool {
-	return last.IsZero() || !slot(last, c.InfoEvery, spread(relay, vantage)).After(now)
+	return due(c.InfoEvery, relay, vantage, last, now)
+}
+
+// FactsDue is InfoDue for trying both address families apart.
+func (c Cadence) FactsDue(relay RelayURL, vantage string, last, now time.Time) bool {
+	return due(c.FactsEvery, relay, vantage, last, now)
+}
+
+// DepthDue is InfoDue for the tests of capabilities and of writing.
+func (c Cadence) DepthDue(relay RelayURL, vantage string, last, now time.Time) bool {
+	return due(c.DepthEvery, relay, vantage, last, now)
+}
+
+func due(every time.Duration, relay RelayURL, vantage string, last, now time.Time) bool {
+	return last.IsZero() || !slot(last, every, spread(relay, vantage)).After(now)
 }
 
 // slot returns the first moment after t that lies at h's phase of every.

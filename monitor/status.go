@@ -12,10 +12,19 @@ type RelayView struct {
 	RTTOpenMS int // median of the vantages that are up, 0 = not measured
 	RTTReadMS int
 	Ballots   []Ballot
-	TLS       *TLSFacts
+	Facts     Facts
 	Report    *SignedEvent
 	// Maintenance holds the windows that are not over yet, by From.
 	Maintenance []Maintenance
+	Place       Place
+	Provenance  *Provenance // nil = discovery never found it
+	// Aliases are other URLs that are this very relay, by evidence; AliasOf is
+	// the one of all of them that stands for the relay, "" = this one.
+	Aliases []RelayURL
+	AliasOf RelayURL
+	// Twin is the wss relay that stands for this ws one, which is therefore not
+	// probed; "" = there is none.
+	Twin RelayURL
 }
 
 // Status is this monitor's own state, for /v1/status and metrics.
@@ -46,4 +55,10 @@ type Status struct {
 	Refused       uint64           // batches
 	Unwatched     uint64           // observations dropped because their relay is not watched
 	ReportsSigned uint64
+	Discovery     *DiscoveryStatus // nil = discovery is off
+	// Aliases counts the watched URLs that are another one's relay, Twins the ws
+	// relays that a wss one stands for, Expiring the online relays whose TLS
+	// certificate is about to expire.
+	Aliases, Twins, Expiring int
+	GeoAttribution           string // what the operator's databases ask to be said
 }

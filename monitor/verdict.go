@@ -62,9 +62,11 @@ const (
 	MarkDegraded
 	MarkUncorroborated
 	MarkHeld
+	// MarkSingledOut: the relay treats one vantage otherwise than all the others.
+	MarkSingledOut
 )
 
-var markNames = [...]string{"partial", "restricted", "flapping", "stale", "degraded", "uncorroborated", "held"}
+var markNames = [...]string{"partial", "restricted", "flapping", "stale", "degraded", "uncorroborated", "held", "singled_out"}
 
 // Has reports whether all of x are set in m.
 func (m Marks) Has(x Marks) bool { return m&x == x }

@@ -62,6 +62,15 @@ type Request struct {
 	Relay monitor.RelayURL
 	// Info asks for the NIP-11 document too.
 	Info bool
+	// Facts tries both address families apart, whichever the probe itself goes
+	// over.
+	Facts bool
+	// Capabilities tests what the relay does, whatever its NIP-11 says. Write
+	// sends an event, where the relay's NIP-11 does not speak against it.
+	Capabilities, Write bool
+	// Distinguish asks two questions whose answers must differ: a fake that
+	// answers any of them alike fails as not_nostr. Capabilities does so too.
+	Distinguish bool
 	// LastOutcome is the outcome of the last measured probe. After ok and
 	// refused NIP-11 is fetched first and the upgrade goes over the same
 	// connection if the server keeps it; otherwise the upgrade goes first.

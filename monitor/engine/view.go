@@ -17,7 +17,7 @@ func (e *Engine) RelayView(u monitor.RelayURL) monitor.RelayView {
 		return e.unwatched(u)
 	}
 	v := monitor.RelayView{
-		WatchedRelay: r.WatchedRelay, Monitored: true, Eligible: r.eligible(now), TLS: r.tls, Report: r.report,
+		WatchedRelay: r.WatchedRelay, Monitored: true, Eligible: r.eligible(now), Facts: monitor.Facts{TLS: r.tls}, Report: r.report,
 		Maintenance: e.windows(u, now),
 		RTTOpenMS:   r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTOpen }),
 		RTTReadMS:   r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTRead }),
