@@ -36,11 +36,14 @@ type Sweep struct {
 	// relay-url.md; each text once per author.
 	Rejected map[string]int
 	// Ignored counts the events that were not believed: "signature", "too_long"
-	// (over 100 relays), "not_asked" (a kind that was not asked for), "older"
-	// (an author's list that a newer one replaces), "malformed".
+	// (over 100 relays), "too_large" (over 64 KB), "not_asked" (a kind, time or
+	// subscription that was not asked for), "older" (an author's list that a
+	// newer one replaces), "future" (over 15 min ahead), "expired" (NIP-40),
+	// "own" (signed by our key), "malformed", "authors" and "room" (there is none
+	// for another author, or for another list or relay: Whole is false then).
 	Ignored map[string]int
 	// Refusals counts the refusals of sources by their prefix (S60), "none" for
-	// texts without one.
+	// texts without one, "other" for prefixes that are not in S61.
 	Refusals map[string]int
 }
 
