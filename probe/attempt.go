@@ -20,6 +20,7 @@ const lateness = time.Second
 // whether the probe goes on; when not, they have recorded how it ended.
 type attempt struct {
 	c       *Checker
+	way     *way // to the relay's network
 	req     Request
 	obs     monitor.Observation
 	to      endpoint
@@ -41,7 +42,9 @@ type endpoint struct {
 	secure bool
 	header string // Host header
 	path   string
-	addrs  []netip.Addr
+	found  []netip.Addr // where its name leads; nil for an address
+	addrs  []netip.Addr // those of them that may be dialled
+	reach  [2]reach     // by family, what dialling them came to
 }
 
 func endpointOf(u monitor.RelayURL) endpoint {
@@ -58,7 +61,8 @@ func endpointOf(u monitor.RelayURL) endpoint {
 
 func (a *attempt) begin(now time.Time) {
 	a.obs.Relay, a.obs.Start = a.req.Relay, now
-	a.overall = now.Add(a.c.cfg.Timeouts.Overall)
+	a.way = a.c.wayTo(a.req.Relay.Network())
+	a.overall = now.Add(a.way.overall)
 	a.budget = maxBytes
 }
 
@@ -82,8 +86,8 @@ func (a *attempt) drop() {
 
 // run takes the stages in order.
 func (a *attempt) run(ctx context.Context) {
-	if n := a.req.Relay.Network(); n != monitor.Clearnet {
-		a.finish(monitor.OutcomeSkipped, monitor.StageNone, monitor.CauseNoProxy, fmt.Sprintf("there is no proxy for %s relays here", n))
+	if !a.way.open {
+		a.finish(monitor.OutcomeSkipped, monitor.StageNone, monitor.CauseNoProxy, fmt.Sprintf("there is no proxy for %s relays here", a.req.Relay.Network()))
 		return
 	}
 	a.to = endpointOf(a.req.Relay)
@@ -105,9 +109,14 @@ func (a *attempt) run(ctx context.Context) {
 	}
 }
 
-// enter begins a stage: what it waits for ends at its limit, at the latest at
-// the overall one.
+// enter begins a stage: what it waits for ends at its limit, widened as the
+// relay's network demands, at the latest at the overall one.
 func (a *attempt) enter(s monitor.Stage, limit time.Duration) time.Time {
+	return a.enterFor(s, a.way.widened(s, limit))
+}
+
+// enterFor is enter with a limit that is not widened.
+func (a *attempt) enterFor(s monitor.Stage, limit time.Duration) time.Time {
 	now := time.Now()
 	a.stage, a.limit = s, now.Add(limit)
 	if a.limit.After(a.overall) {
@@ -175,6 +184,13 @@ func (a *attempt) cancelled() bool {
 	return a.unclear(monitor.CauseLocalNetwork, "the probe was cancelled")
 }
 
+// over reports whether ctx has ended, or is about to: a dial that has its
+// deadline may notice a moment before it does.
+func over(ctx context.Context) bool {
+	d, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(d)
+}
+
 // late ends the probe as unclear when this process, not the relay, missed the
 // stage's limit: it noticed the limit much too late, or the answer is there and
 // nobody had the time to read it.
@@ -194,16 +210,20 @@ func (a *attempt) late() bool {
 func (a *attempt) waited() string {
 	t := a.c.cfg.Timeouts
 	if a.limit.Equal(a.overall) {
-		return "the " + limitText(t.Overall) + " of the whole probe"
+		return "the " + limitText(a.way.overall) + " of the whole probe"
 	}
-	return limitText([monitor.NumStages]time.Duration{
+	return limitText(a.way.widened(a.stage, [monitor.NumStages]time.Duration{
 		monitor.StageDNS: t.DNS, monitor.StageTCP: t.TCP, monitor.StageTLS: t.TLS,
 		monitor.StageUpgrade: t.Upgrade, monitor.StageRead: t.Read, monitor.StageInfo: t.Info,
-	}[a.stage])
+	}[a.stage]))
 }
 
 // resolve finds the addresses that may be dialled.
 func (a *attempt) resolve(ctx context.Context) bool {
+	if a.way.named {
+		a.stage = monitor.StageTCP
+		return true
+	}
 	var addrs []netip.Addr
 	if ip, err := netip.ParseAddr(a.to.host); err == nil {
 		addrs = []netip.Addr{ip}
@@ -227,6 +247,7 @@ func (a *attempt) resolve(ctx context.Context) bool {
 			return a.cancelled()
 		case len(answer.addrs) > 0:
 			addrs = answer.addrs
+			a.to.found = answer.addrs // not addrs, which stays on the stack
 		case answer.err != nil:
 			return a.unclear(monitor.CauseResolver, "the resolver could not tell the addresses of %s: %s", a.to.host, clean(answer.err.Error()))
 		case answer.exists:
@@ -257,7 +278,11 @@ func (a *attempt) admit(ctx context.Context) bool {
 		return true
 	}
 	start := time.Now()
-	release, ok := a.req.Admit(ctx, a.to.addrs[0].WithZone(""))
+	var first netip.Addr
+	if len(a.to.addrs) > 0 {
+		first = a.to.addrs[0].WithZone("")
+	}
+	release, ok := a.req.Admit(ctx, first)
 	a.release = release
 	waited := time.Since(start)
 	a.overall = a.overall.Add(waited)
@@ -333,6 +358,9 @@ func (a *attempt) tcp(ctx context.Context) bool {
 	if ctx.Err() != nil {
 		return a.cancelled()
 	}
+	if a.way.named {
+		return a.tcpNamed(ctx, start)
+	}
 	addrs := make([]netip.AddrPort, 0, maxAddresses)
 	var known failure
 	for _, ip := range a.to.addrs {
@@ -345,6 +373,7 @@ func (a *attempt) tcp(ctx context.Context) bool {
 			if a.traced() {
 				a.note(a.stage, "%s is not dialled: another relay found %s there %s ago", addr, f.cause, limitText(start.Sub(f.at)))
 			}
+			a.to.tried(ip, reachOf(f.cause))
 			continue
 		}
 		addrs = append(addrs, addr)
@@ -361,13 +390,15 @@ func (a *attempt) tcp(ctx context.Context) bool {
 	if d.conn != nil {
 		a.obs.Address = d.addr
 		a.c.failures.forget(d.addr)
+		a.c.worked.note(d.addr.Addr(), start)
+		a.to.tried(d.addr.Addr(), reachAnswers)
 		a.w = newWire(ctx, d.conn, &a.budget)
 		if a.traced() {
 			a.w.head = a.traceHead
 		}
 		return true
 	}
-	if ctx.Err() != nil {
+	if over(ctx) {
 		return a.cancelled()
 	}
 	now := time.Now()
@@ -377,17 +408,12 @@ func (a *attempt) tcp(ctx context.Context) bool {
 		if e > rank && e != netBlocked || rank == 0 {
 			worst, rank = d, e
 		}
-		switch {
-		case e == netRefused:
-			a.c.failures.put(d.addr, failure{monitor.CauseConnRefused, now, a.req.Relay})
-		case e == netUnreachable:
-			a.c.failures.put(d.addr, failure{monitor.CauseUnreachable, now, a.req.Relay})
-		case e == netTimeout && d.took >= a.c.cfg.Timeouts.TCP*3/4 && now.Sub(a.limit) <= lateness:
-			// A shorter wait, cut by the overall limit, is no news to others.
-			a.c.failures.put(d.addr, failure{monitor.CauseTimeout, now, a.req.Relay})
-		}
+		a.remember(d, e, now)
 	}
 	a.obs.Address = worst.addr
+	if p, ok := errors.AsType[*proxyError](worst.err); ok {
+		return a.proxied(p)
+	}
 	switch rank {
 	case netReset:
 		// The connection stood and was reset: what would have come next failed.
@@ -408,4 +434,115 @@ func (a *attempt) tcp(ctx context.Context) bool {
 	default: // ours, most likely
 		return a.broken(ctx, worst.err, "the connection to "+worst.addr.String())
 	}
+}
+
+// remember keeps for others, and for the facts, how an attempt to connect
+// failed. A wait that was cut short says nothing.
+func (a *attempt) remember(d dialled, e netError, now time.Time) {
+	cause := monitor.CauseNone
+	switch {
+	case e == netRefused:
+		cause = monitor.CauseConnRefused
+	case e == netUnreachable:
+		cause = monitor.CauseUnreachable
+	case e == netTimeout && d.took >= a.c.cfg.Timeouts.TCP*3/4 && now.Sub(a.limit) <= lateness:
+		cause = monitor.CauseTimeout
+	case e == netReset: // it stood
+		a.c.worked.note(d.addr.Addr(), now)
+		a.to.tried(d.addr.Addr(), reachAnswers)
+		return
+	default:
+		return
+	}
+	if e == netRefused {
+		a.c.worked.note(d.addr.Addr(), now)
+	}
+	a.c.failures.put(d.addr, failure{cause, now, a.req.Relay})
+	a.to.tried(d.addr.Addr(), reachOf(cause))
+}
+
+// tcpNamed connects through the proxy that knows the relay's name.
+func (a *attempt) tcpNamed(ctx context.Context, start time.Time) bool {
+	if a.traced() {
+		a.note(a.stage, "ask the proxy %s for %s, port %d", a.way.proxy.Address, a.to.host, a.to.port)
+	}
+	pctx, cancel := context.WithDeadline(ctx, a.limit)
+	conn, err := a.c.through(pctx, a.way.proxy, target{name: a.to.host, port: a.to.port})
+	cancel()
+	a.leave(start)
+	if a.traced() {
+		if err != nil {
+			a.note(a.stage, "no connection: %s", err)
+		} else {
+			a.note(a.stage, "connected by the proxy")
+		}
+	}
+	if err == nil {
+		a.w = newWire(ctx, conn, &a.budget)
+		if a.traced() {
+			a.w.head = a.traceHead
+		}
+		return true
+	}
+	if over(ctx) {
+		return a.cancelled()
+	}
+	if p, ok := errors.AsType[*proxyError](err); ok {
+		return a.proxied(p)
+	}
+	return a.broken(ctx, err, "the connection through our proxy")
+}
+
+// doubtProxy takes a failure back that the proxy itself may have made: one of
+// silence, or of a connection that broke, where the proxy now does not accept
+// us any more. One failure would be a small harm; a proxy that is restarted
+// would do it to all the relays that are being probed at once.
+func (a *attempt) doubtProxy(ctx context.Context) {
+	if a.way.proxy == nil || a.obs.Outcome != monitor.OutcomeFailed || ctx.Err() != nil {
+		return
+	}
+	switch a.obs.Cause {
+	case monitor.CauseTimeout, monitor.CauseSilent, monitor.CauseReset, monitor.CauseClosedEarly, monitor.CauseTLSHandshake:
+	default:
+		return
+	}
+	limit := time.Now().Add(a.c.cfg.Timeouts.TCP)
+	if limit.After(a.overall) {
+		limit = a.overall
+	}
+	if time.Until(limit) < a.c.cfg.Timeouts.TCP/4 {
+		return // too little for a fair answer
+	}
+	a.drop()
+	conn, err := a.c.greet(ctx, a.way.proxy, limit)
+	if err == nil {
+		conn.Close()
+		return
+	}
+	if over(ctx) {
+		a.cancelled()
+		return
+	}
+	if a.obs.Address.IsValid() {
+		a.c.failures.forget(a.obs.Address) // nor was it news to others
+	}
+	a.finish(monitor.OutcomeUnclear, a.obs.Stage, monitor.CauseLocalNetwork, fmt.Sprintf("nothing is known of %s: it looked as if it failed (%s), but %s", a.to.host, a.obs.Cause, err))
+}
+
+// proxied ends the probe because of what a proxy said, or did not say.
+func (a *attempt) proxied(p *proxyError) bool {
+	if p.timeout && a.late() {
+		return false
+	}
+	switch {
+	case p.kind == netTimeout && p.timeout:
+		return a.fail(monitor.CauseTimeout, "our proxy did not get through to %s within %s", a.to.host, a.waited())
+	case p.kind == netTimeout:
+		return a.fail(monitor.CauseTimeout, "%s did not answer: %s", a.to.host, p)
+	case p.kind == netRefused:
+		return a.fail(monitor.CauseConnRefused, "%s refused the connection: %s", a.to.host, p)
+	case p.kind == netUnreachable:
+		return a.fail(monitor.CauseUnreachable, "%s cannot be reached: %s", a.to.host, p)
+	}
+	return a.unclear(monitor.CauseLocalNetwork, "nothing is known of %s: %s", a.to.host, p)
 }

@@ -54,7 +54,7 @@ func (c *Checker) usable(addrs []netip.Addr) (out []netip.Addr, why error) {
 		if !c.permitted(a) {
 			continue
 		}
-		if s := c.cfg.SourceAddress; s.IsValid() && s.Unmap().Is4() != a.Is4() {
+		if s := c.cfg.SourceAddress; s.IsValid() && c.cfg.Proxy == nil && s.Unmap().Is4() != a.Is4() {
 			why = errFamily
 			continue
 		}
@@ -168,6 +168,8 @@ func (c *Checker) dial(ctx context.Context, addr netip.AddrPort) dialled {
 	switch {
 	case !c.permitted(addr.Addr()):
 		d.err = errBlocked
+	case c.cfg.Proxy != nil:
+		d.conn, d.err = c.through(ctx, c.cfg.Proxy, target{ip: addr.Addr(), port: addr.Port()})
 	case c.cfg.Dial != nil:
 		d.conn, d.err = c.cfg.Dial(ctx, "tcp", addr.String())
 	default:
@@ -219,5 +221,5 @@ func readNetError(err error) netError {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return netTimeout
 	}
-	return netUnknown
+	return proxyKind(err)
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -17,8 +18,8 @@ import (
 )
 
 const (
-	// dnsAttempt is how long one server is waited for before the next is asked
-	// (or the same again, for a lost packet).
+	// dnsAttempt is how long one server is waited for at most before the next is
+	// asked (or the same again, for a lost packet).
 	dnsAttempt = time.Second
 	// dnsPayload is the size of UDP answers that is asked for and fits any path
 	// (DNS flag day 2020).
@@ -33,6 +34,9 @@ var typesAsked = [...]dnsmessage.Type{dnsmessage.TypeAAAA, dnsmessage.TypeA}
 // directResolver asks given servers, in turn.
 type directResolver struct {
 	servers []netip.AddrPort
+	// permitted is the dial guard's word; nil = every address is as good as
+	// another.
+	permitted func(netip.Addr) bool
 }
 
 // newDirectResolver takes the servers as ip:port.
@@ -48,9 +52,12 @@ func newDirectResolver(servers []string) (*directResolver, error) {
 	return r, nil
 }
 
-// resolve asks the servers in turn until one knows the name. That it does not
-// exist needs two of them, where there are two; a server that answers with a
-// failure is not asked again.
+// resolve asks the servers in turn until one knows an address of the name. That
+// it does not exist, or has no address, or only such as may not be dialled,
+// needs two of them, where there are two: one that lies, or filters (some do it
+// with 0.0.0.0), or lags behind, is no proof. A server that answers
+// with a failure is not asked again. Each gets its share of the time that is
+// left, so that the last one is asked too where the others are silent.
 func (r *directResolver) resolve(ctx context.Context, name string) answer {
 	qname, err := dnsmessage.NewName(name + ".")
 	if err != nil {
@@ -60,8 +67,10 @@ func (r *directResolver) resolve(ctx context.Context, name string) answer {
 		return answer{err: errors.New("there is no name server")}
 	}
 	done := make([]bool, len(r.servers))
-	denials, last := 0, error(nil)
+	agree := min(2, len(r.servers))
+	denials, empty, private, last := 0, 0, 0, error(nil)
 	for left := len(r.servers); left > 0; {
+		turn := left // how many are still to be asked in this round
 		for i, server := range r.servers {
 			if done[i] {
 				continue
@@ -72,16 +81,35 @@ func (r *directResolver) resolve(ctx context.Context, name string) answer {
 				}
 				return answer{err: last}
 			}
-			a := ask(ctx, server, qname)
+			limit := time.Now().Add(dnsAttempt)
+			if d, ok := ctx.Deadline(); ok {
+				limit = time.Now().Add(min(dnsAttempt, time.Until(d)/time.Duration(turn)))
+			}
+			turn--
+			a := ask(ctx, server, qname, limit)
 			var timeout net.Error
 			switch {
-			case a.err == nil && (len(a.addrs) > 0 || a.exists):
-				return a
-			case a.err == nil:
-				if denials++; denials >= min(2, len(r.servers)) {
-					return answer{}
+			case a.err == nil && len(a.addrs) > 0:
+				if r.permitted == nil || slices.ContainsFunc(a.addrs, r.permitted) {
+					return a
 				}
-				last = errors.New("one server says that the name does not exist, no other does")
+				if private++; private >= agree {
+					return a
+				}
+				last = errors.New("one server says that the name leads to addresses that are not public, no other does")
+			case a.err == nil:
+				if a.exists {
+					empty++
+				} else {
+					denials++
+				}
+				switch {
+				case denials >= agree:
+					return answer{}
+				case denials+empty >= agree:
+					return answer{exists: true}
+				}
+				last = errors.New("one server says that the name has no address, no other does")
 			case errors.As(a.err, &timeout) && timeout.Timeout():
 				last = a.err
 				continue
@@ -95,12 +123,8 @@ func (r *directResolver) resolve(ctx context.Context, name string) answer {
 	return answer{err: last}
 }
 
-// ask asks one server once for both families.
-func ask(ctx context.Context, server netip.AddrPort, name dnsmessage.Name) answer {
-	limit := time.Now().Add(dnsAttempt)
-	if d, ok := ctx.Deadline(); ok && d.Before(limit) {
-		limit = d
-	}
+// ask asks one server once for both families, until limit.
+func ask(ctx context.Context, server netip.AddrPort, name dnsmessage.Name, limit time.Time) answer {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "udp", server.String())
 	if err != nil {
@@ -123,9 +147,10 @@ func ask(ctx context.Context, server netip.AddrPort, name dnsmessage.Name) answe
 	for missing := len(typesAsked); missing > 0; {
 		n, err := conn.Read(buf)
 		if err != nil {
-			// One family is enough where it has addresses, and for NXDOMAIN, which
-			// is said of the whole name.
-			if a := merge(got[:], server); len(a.addrs) > 0 || !a.exists && a.err == nil {
+			// One family is enough where it has addresses. NXDOMAIN is said of the
+			// whole name, but servers that know no IPv6 say it of names which have
+			// IPv4 addresses (RFC 4074, 4.2): of AAAA alone it is no proof.
+			if a := merge(got[:], server); len(a.addrs) > 0 || !a.exists && a.err == nil && got[len(got)-1] != nil {
 				return a
 			}
 			return answer{err: fmt.Errorf("ask %s: %w", server, err)}
@@ -271,16 +296,21 @@ func sameName(a, b dnsmessage.Name) bool {
 // merge makes one answer of those for the families; nil = none came.
 func merge(replies []*reply, server netip.AddrPort) answer {
 	a := answer{exists: true}
+	found := false
 	for _, r := range replies {
 		switch {
 		case r == nil:
 		case r.code == dnsmessage.RCodeSuccess:
+			found = true
 			a.addrs = append(a.addrs, r.addrs...)
 		case r.code == dnsmessage.RCodeNameError:
 			a.exists = false // of the whole name, whatever the type (RFC 8020)
 		default:
 			a.err = fmt.Errorf("%s answered with %s", server, r.code)
 		}
+	}
+	if found { // though another type was denied
+		a.exists = true
 	}
 	if len(a.addrs) > 0 {
 		a.exists, a.err = true, nil

@@ -13,6 +13,7 @@
 // that it remembers is a dead ip:port, for half a minute, so that many names
 // of one dead host cost one timeout.
 //
-// Not measured: relays of Tor, I2P and Lokinet, which need a proxy; they are
-// skipped with no_proxy.
+// Relays of Tor, I2P and Lokinet are reached through a SOCKS5 proxy each, which
+// alone resolves their names; where there is none they are skipped (no_proxy).
+// What a proxy does wrong is never held against a relay.
 package probe

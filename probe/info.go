@@ -35,8 +35,10 @@ func (a *attempt) infoFirst() time.Duration {
 		return 0
 	}
 	t := a.c.cfg.Timeouts
-	spare := time.Until(a.overall) - t.Upgrade - t.Read - a.obs.Times[monitor.StageTCP] - a.obs.Times[monitor.StageTLS]
-	if spare = min(spare, t.Info); spare < t.Info/4 {
+	reserved := a.way.widened(monitor.StageUpgrade, t.Upgrade) + a.way.widened(monitor.StageRead, t.Read)
+	most := a.way.widened(monitor.StageInfo, t.Info)
+	spare := time.Until(a.overall) - reserved - a.obs.Times[monitor.StageTCP] - a.obs.Times[monitor.StageTLS]
+	if spare = min(spare, most); spare < most/4 {
 		return 0
 	}
 	return spare
@@ -45,7 +47,7 @@ func (a *attempt) infoFirst() time.Duration {
 // infoOver asks for NIP-11 over the present connection, and reports whether it
 // can carry the upgrade too; if not, it is closed.
 func (a *attempt) infoOver(ctx context.Context, limit time.Duration) (kept bool) {
-	start := a.enter(monitor.StageInfo, limit)
+	start := a.enterFor(monitor.StageInfo, limit)
 	a.rationed(func() { a.obs.Info, kept = a.askInfo(ctx, true) })
 	if a.traced() {
 		a.traceInfo(a.obs.Info)
@@ -157,7 +159,8 @@ func (a *attempt) redirected(ctx context.Context, where string) *monitor.Info {
 		}
 		return &monitor.Info{Problem: monitor.CauseHTTPOther.String()}
 	}
-	if u.Network() != monitor.Clearnet {
+	// From one network into another would tell the other one who asks.
+	if u.Network() != a.req.Relay.Network() {
 		return &monitor.Info{Problem: monitor.CauseHTTPOther.String()}
 	}
 	saved, to, overall, limit := a.obs, a.to, a.overall, a.limit

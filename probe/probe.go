@@ -44,14 +44,31 @@ type Config struct {
 	// Roots are the trusted roots; nil = the system's.
 	Roots *x509.CertPool
 	// Resolvers are asked for addresses in turn, as ip:port; empty = the
-	// system's resolver (hosts file and all). With two or more a name does not
-	// exist only where two of them say so.
+	// system's resolver (hosts file and all). With two or more, that a name does
+	// not exist, has no address, or none that is public, is believed only where
+	// two of them agree.
 	Resolvers []string
 	// SourceAddress binds every connection to relays; the zero Addr = the
 	// system's choice. Addresses of the other family are then out of reach.
+	// Connections to proxies are not bound.
 	SourceAddress netip.Addr
+	// Proxy, when set, is what every connection to a clearnet relay goes
+	// through. Names are resolved here all the same, RemoteDNS or not, and the
+	// proxy is asked for an address: only so does the dial guard see where the
+	// connection goes, has a permit the right neighbourhood, and is the dns
+	// stage a measurement of ours.
+	Proxy *Proxy
+	// Proxies are the ways to relays of Tor, I2P and Lokinet; those of a network
+	// without one are skipped (no_proxy). They are given the relay's name,
+	// RemoteDNS or not: no resolver could tell it, and none is asked.
+	Proxies map[monitor.Network]Proxy
+	// Overall are the overall limits of probes through Proxies; 0 =
+	// DefaultProxyOverall. Where one is longer than Timeouts.Overall, the limits
+	// of the stages widen too, that of tcp most: it covers the connection to the
+	// proxy, and the proxy's to the relay.
+	Overall map[monitor.Network]time.Duration
 	// Dial opens connections in place of net.Dialer; address is an ip:port that
-	// passed the dial guard. nil = net.Dialer.
+	// passed the dial guard, or that of a proxy. nil = net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Log gets the stack of a panic in a probe; nil = slog.Default().
 	Log *slog.Logger
@@ -63,7 +80,8 @@ type Request struct {
 	// Info asks for the NIP-11 document too.
 	Info bool
 	// Facts tries both address families apart, whichever the probe itself goes
-	// over.
+	// over: when the outcome stands, the other one is dialled once. A relay that
+	// a proxy resolves has none.
 	Facts bool
 	// Capabilities tests what the relay does, whatever its NIP-11 says. Write
 	// sends an event, where the relay's NIP-11 does not speak against it.
@@ -77,7 +95,8 @@ type Request struct {
 	LastOutcome monitor.Outcome
 	// Admit, when set, is called once after the name was resolved, with the
 	// address that will be dialled first, before any packet goes to it: never
-	// an IPv4 address in IPv6 form, and without a zone. It may
+	// an IPv4 address in IPv6 form, and without a zone. For a relay whose name
+	// a proxy resolves it is the zero Addr. It may
 	// block until there is a permit; the wait counts for no limit. ok = false
 	// ends the probe as skipped/overload. release, when not nil, is called when
 	// the probe has closed its connections.
@@ -94,7 +113,9 @@ type Checker struct {
 	hasRoots bool
 	dialer   net.Dialer
 	resolver resolver
+	ways     [len(networks)]way // as networks
 	failures failures
+	worked   worked
 	panics   atomic.Uint64
 	log      *slog.Logger
 }
@@ -135,6 +156,9 @@ func New(cfg Config) (*Checker, error) {
 	if c.log == nil {
 		c.log = slog.Default()
 	}
+	if err := c.makeWays(); err != nil {
+		return nil, err
+	}
 	if err := c.loadRoots(); err != nil {
 		return nil, err
 	}
@@ -145,6 +169,7 @@ func New(cfg Config) (*Checker, error) {
 		if err != nil {
 			return nil, err
 		}
+		r.permitted = c.permitted
 		c.resolver = r
 	}
 	c.dialer = net.Dialer{KeepAlive: -1, FallbackDelay: -1, Control: c.guard}
@@ -218,5 +243,9 @@ func (c *Checker) Check(ctx context.Context, req Request) (obs monitor.Observati
 	}()
 	defer a.close() // first, so that a panic of it is caught too
 	a.run(ctx)
+	a.doubtProxy(ctx)
+	if req.Facts {
+		a.families(ctx)
+	}
 	return
 }

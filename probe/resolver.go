@@ -25,8 +25,8 @@ type answer struct {
 // systemResolver answers as other programs of this machine are answered: hosts
 // file, resolv.conf and all. That resolver cannot tell a name which does not
 // exist from one without addresses; so where it finds neither, the servers of
-// resolv.conf are asked directly. They only name the cause: that there is no
-// address is settled.
+// resolv.conf are asked directly. Where they cannot tell either, it is settled
+// that there is no address.
 type systemResolver struct {
 	system *net.Resolver
 	// servers returns those of resolv.conf, read when they are needed, which is
@@ -56,9 +56,9 @@ func (r *systemResolver) resolve(ctx context.Context, name string) answer {
 	}
 	direct := directResolver{servers: r.servers()}
 	if a := direct.resolve(ctx, name); a.err == nil {
-		// Were there addresses now, the name would be changing under us; the
-		// system will have them at the next probe.
-		return answer{exists: a.exists || len(a.addrs) > 0}
+		// With addresses, where the system believed the first server, and another
+		// one knows better.
+		return a
 	}
 	return answer{exists: true}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/dns/dnsmessage"
+
 	"github.com/pharos-nostr/pharos/probe/relaytest"
 )
 
@@ -56,6 +58,60 @@ func TestSystemResolver(t *testing.T) {
 	r.servers = func() []netip.AddrPort { return nil }
 	if a := r.resolve(t.Context(), "missing.example"); len(a.addrs) > 0 || !a.exists || a.err != nil {
 		t.Errorf("without servers: got %+v", a)
+	}
+}
+
+// TestSystemResolverMisled holds that a first server of resolv.conf which denies
+// a name is no proof where another one has its addresses.
+func TestSystemResolverMisled(t *testing.T) {
+	t.Parallel()
+	addr := netip.MustParseAddr("192.0.2.1")
+	liar := relaytest.StartDNS(t, nil)
+	good := relaytest.StartDNS(t, map[string]relaytest.Name{"good.example": {Addrs: []netip.Addr{addr}}})
+	var dialer net.Dialer
+	r := &systemResolver{
+		system: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, liar.Addr().String())
+		}},
+		servers: func() []netip.AddrPort { return []netip.AddrPort{liar.Addr(), good.Addr()} },
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if a := r.resolve(ctx, "good.example"); a.err != nil || len(a.addrs) != 1 || a.addrs[0] != addr {
+		t.Errorf("got %+v", a)
+	}
+	if a := r.resolve(ctx, "missing.example"); a.err != nil || len(a.addrs) != 0 || a.exists {
+		t.Errorf("a name that both deny: got %+v", a)
+	}
+}
+
+// TestMerge holds what the answers for the two families come to.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	addr := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	ok, full := &reply{}, &reply{addrs: addr}
+	denied, failed := &reply{code: dnsmessage.RCodeNameError}, &reply{code: dnsmessage.RCodeServerFailure}
+	for _, tt := range []struct {
+		name    string
+		replies []*reply
+		want    string
+	}{
+		{"both", []*reply{full, full}, "2 true false"},
+		{"one", []*reply{ok, full}, "1 true false"},
+		{"empty", []*reply{ok, ok}, "0 true false"},
+		{"denied", []*reply{denied, denied}, "0 false false"},
+		{"denied and not", []*reply{denied, ok}, "0 true false"},
+		{"denied and full", []*reply{denied, full}, "1 true false"},
+		{"failed and full", []*reply{failed, full}, "1 true false"},
+		{"failed and denied", []*reply{failed, denied}, "0 false true"},
+		{"failed and empty", []*reply{ok, failed}, "0 true true"},
+		{"one denied", []*reply{nil, denied}, "0 false false"},
+		{"none", []*reply{nil, nil}, "0 true false"},
+	} {
+		a := merge(tt.replies, netip.AddrPort{})
+		if got := fmt.Sprintf("%d %t %t", len(a.addrs), a.exists, a.err != nil); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -101,6 +101,8 @@ func (a *attempt) traceUsable(addrs, usable []netip.Addr) {
 // traceDial tells of one attempt to connect.
 func (a *attempt) traceDial(d dialled, step dialStep) {
 	switch {
+	case step == dialBegins && a.way.proxy != nil:
+		a.note(monitor.StageTCP, "dial %s through the proxy %s", d.addr, a.way.proxy.Address)
 	case step == dialBegins:
 		a.note(monitor.StageTCP, "dial %s", d.addr)
 	case step == dialTooLate:

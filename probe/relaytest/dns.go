@@ -24,6 +24,8 @@ type Name struct {
 	// Silent: there is no answer. Truncated: over UDP there is only a
 	// truncated one. Forged: a wrong answer under another id goes before.
 	Silent, Truncated, Forged bool
+	// Unanswered, when set, is the one type of question that is not answered.
+	Unanswered dnsmessage.Type
 }
 
 // DNS is a name server on UDP and TCP of one port.
@@ -133,7 +135,7 @@ func (d *DNS) answer(query []byte, udp bool) [][]byte {
 	if !ok {
 		n.Code = dnsmessage.RCodeNameError
 	}
-	if n.Silent {
+	if n.Silent || n.Unanswered == q.Type {
 		return nil
 	}
 	m.Header = dnsmessage.Header{ID: m.ID, Response: true, RecursionDesired: true, RecursionAvailable: true, RCode: n.Code}
