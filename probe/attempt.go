@@ -32,6 +32,7 @@ type attempt struct {
 	reused  bool      // w has already carried a response
 	release func()
 	frames  frames
+	inquiry *inquiry  // what is asked beyond the read, nil = nothing so far
 	scratch [512]byte // what is written
 }
 
@@ -104,7 +105,7 @@ func (a *attempt) run(ctx context.Context) {
 	}
 	a.read(ctx)
 	// A relay that has used up its bytes is asked nothing more.
-	if a.req.Info && a.obs.Info == nil && a.budget > 0 && ctx.Err() == nil {
+	if a.infoFollows() && a.budget > 0 && ctx.Err() == nil {
 		a.infoApart(ctx)
 	}
 }

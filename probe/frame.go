@@ -63,6 +63,8 @@ type frames struct {
 	// pong is the payload of the newest ping that was not yet answered.
 	pong    [125]byte
 	pongLen int // -1 = none
+	// torn: next has ended within a message; what follows cannot be read.
+	torn bool
 	// trace, when not nil, is told each message and control frame.
 	trace func(k TraceKind, op byte, payload []byte)
 }
@@ -110,6 +112,7 @@ func (f *frames) next() (op byte, msg []byte, err error) {
 			return 0, nil, errNoFrame
 		}
 		_, _ = f.w.br.Discard(2)
+		f.torn = true
 		if n >= 126 {
 			size := 2
 			if n == 127 {
@@ -145,6 +148,7 @@ func (f *frames) next() (op byte, msg []byte, err error) {
 			case opPing:
 				f.pongLen = copy(f.pong[:], p)
 			}
+			f.torn = started
 			continue
 		}
 		if n+uint64(len(f.msg)) > maxBytes {
@@ -157,6 +161,7 @@ func (f *frames) next() (op byte, msg []byte, err error) {
 			return 0, nil, err
 		}
 		if fin {
+			f.torn = false
 			if f.trace != nil {
 				f.trace(TraceReceived, op, f.msg)
 			}

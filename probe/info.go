@@ -44,6 +44,9 @@ func (a *attempt) infoFirst() time.Duration {
 	return spare
 }
 
+// infoFollows reports whether NIP-11 is still to be asked for.
+func (a *attempt) infoFollows() bool { return a.req.Info && a.obs.Info == nil }
+
 // infoOver asks for NIP-11 over the present connection, and reports whether it
 // can carry the upgrade too; if not, it is closed.
 func (a *attempt) infoOver(ctx context.Context, limit time.Duration) (kept bool) {

@@ -12,13 +12,20 @@ import (
 type messageKind uint8
 
 const (
-	messageNone   messageKind = iota // not Nostr
-	messageOther                     // Nostr, but no answer to our subscription
-	messageEvent                     // EVENT of our subscription
-	messageEOSE                      // EOSE of our subscription
-	messageClosed                    // CLOSED of our subscription
+	messageNone    messageKind = iota // not Nostr
+	messageOther                      // Nostr, but no answer to a subscription
+	messageForeign                    // EVENT, EOSE or CLOSED of another subscription
+	messageEcho                       // our own REQ
+	messageEvent                      // EVENT of our subscription
+	messageEOSE                       // EOSE of our subscription
+	messageClosed                     // CLOSED of our subscription
 	messageNotice
 	messageAuth
+	// Answers to what only an inquiry asks.
+	messageOK
+	messageCount
+	messageNegMsg
+	messageNegErr
 )
 
 // parseMessage tells what a text message is, and the reason that a CLOSED or
@@ -34,7 +41,7 @@ func parseMessage(msg []byte, subscription string) (kind messageKind, reason str
 		if id, _, ok := cutString(rest, ','); ok && string(id) == subscription {
 			return messageEvent, ""
 		}
-		return messageOther, ""
+		return messageForeign, ""
 	}
 	var parts []json.RawMessage
 	if json.Unmarshal(msg, &parts) != nil {
@@ -52,9 +59,15 @@ func parseMessage(msg []byte, subscription string) (kind messageKind, reason str
 		if text(1) == subscription {
 			return messageEOSE, ""
 		}
+		return messageForeign, ""
 	case "CLOSED":
 		if text(1) == subscription {
 			return messageClosed, text(2)
+		}
+		return messageForeign, ""
+	case "REQ":
+		if text(1) == subscription {
+			return messageEcho, ""
 		}
 	case "NOTICE":
 		return messageNotice, text(1)

@@ -14,19 +14,20 @@ import (
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/nostr"
 )
 
 // Timeouts are the limits of the stages and of the whole probe, without the
 // wait for admission. A zero field takes its value from DefaultTimeouts.
 type Timeouts struct {
-	DNS, TCP, TLS, Upgrade, Read, Info, Overall time.Duration
+	DNS, TCP, TLS, Upgrade, Read, Write, Info, Overall time.Duration
 }
 
 // DefaultTimeouts returns the limits of config.md.
 func DefaultTimeouts() Timeouts {
 	return Timeouts{
 		DNS: 3 * time.Second, TCP: 4 * time.Second, TLS: 4 * time.Second, Upgrade: 4 * time.Second,
-		Read: 5 * time.Second, Info: 5 * time.Second, Overall: 12 * time.Second,
+		Read: 5 * time.Second, Write: 5 * time.Second, Info: 5 * time.Second, Overall: 12 * time.Second,
 	}
 }
 
@@ -70,6 +71,12 @@ type Config struct {
 	// Dial opens connections in place of net.Dialer; address is an ip:port that
 	// passed the dial guard, or that of a proxy. nil = net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Key signs what a probe says of itself; the zero Key = nothing is ever
+	// written or authenticated. Auth answers a relay that refuses a REQ or an
+	// event as auth-required (NIP-42), once per probe; a mere challenge is never
+	// answered.
+	Key  nostr.Key
+	Auth bool
 	// Log gets the stack of a panic in a probe; nil = slog.Default().
 	Log *slog.Logger
 }
@@ -84,10 +91,15 @@ type Request struct {
 	// a proxy resolves has none.
 	Facts bool
 	// Capabilities tests what the relay does, whatever its NIP-11 says. Write
-	// sends an event, where the relay's NIP-11 does not speak against it.
+	// sends an event, where the relay's NIP-11 does not speak against it. Both
+	// only after an ok read.
 	Capabilities, Write bool
-	// Distinguish asks two questions whose answers must differ: a fake that
-	// answers any of them alike fails as not_nostr. Capabilities does so too.
+	// Document is the relay's NIP-11 as the caller knows it from before, nil =
+	// not at all. Nothing is written to a relay whose NIP-11 is unknown both
+	// here and in this probe so far.
+	Document *monitor.Info
+	// Distinguish asks for what no relay has: a fake that answers any question
+	// with events fails as not_nostr. Capabilities does so too.
 	Distinguish bool
 	// LastOutcome is the outcome of the last measured probe. After ok and
 	// refused NIP-11 is fetched first and the upgrade goes over the same
@@ -134,6 +146,7 @@ func New(cfg Config) (*Checker, error) {
 		{"tls", &cfg.Timeouts.TLS, d.TLS},
 		{"upgrade", &cfg.Timeouts.Upgrade, d.Upgrade},
 		{"read", &cfg.Timeouts.Read, d.Read},
+		{"write", &cfg.Timeouts.Write, d.Write},
 		{"info", &cfg.Timeouts.Info, d.Info},
 		{"overall", &cfg.Timeouts.Overall, d.Overall},
 	} {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
@@ -18,13 +19,16 @@ const partTime = 150 * time.Millisecond
 
 // heard is what came within the read stage.
 type heard struct {
-	event  bool
-	auth   bool
-	notice string // the latest
-	spoke  bool   // an AUTH or NOTICE came
+	events  int // of our subscription
+	auth    bool
+	foreign bool   // something of another subscription came
+	notice  string // the latest
+	spoke   bool   // an AUTH or NOTICE came
+	let     bool   // the relay took our authentication
 }
 
-// read asks for one note and waits for the first words of Nostr.
+// read asks for one note and waits for the first words of Nostr. Where the
+// relay answers, what the request wants to know beyond that is asked next.
 func (a *attempt) read(ctx context.Context) {
 	start := a.enter(monitor.StageRead, a.c.cfg.Timeouts.Read)
 	a.w.limit(ctx, a.limit)
@@ -38,15 +42,11 @@ func (a *attempt) read(ctx context.Context) {
 		a.drop()
 	}()
 
-	var nonce [8]byte
-	rand.Read(nonce[:])
-	var sub [16]byte
-	hex.Encode(sub[:], nonce[:])
-	id := string(sub[:])
-
+	sub := randomID()
+	id := string(sub[:]) // stays on the stack
 	var got heard
 	var farewell bool // the relay still holds the subscription
-	err := a.send(`["REQ","`, id, `",{"kinds":[1],"limit":1}]`)
+	err := a.ask(id)
 	for err == nil {
 		var op byte
 		var msg []byte
@@ -62,27 +62,46 @@ func (a *attempt) read(ctx context.Context) {
 		}
 		switch kind {
 		case messageEvent:
-			got.event = true
+			got.events++
 			continue
 		case messageNotice:
 			got.spoke, got.notice = true, reason
 			continue
 		case messageAuth:
 			got.spoke, got.auth, a.obs.AuthSeen = true, true, true
+			a.challenged(msg)
 			continue
-		case messageOther:
+		case messageForeign:
+			got.foreign = true
 			continue
 		case messageEOSE:
 			a.leave(start)
 			a.finish(monitor.OutcomeOK, a.stage, monitor.CauseNone, a.to.host+" answered the subscription")
+			if a.digs() {
+				a.dig(ctx, strings.Clone(id), got.events, monitor.FindingConfirmed)
+				return
+			}
 			farewell = true
 		case messageClosed:
+			if got.events == 0 && a.mayAuthenticate(reason) {
+				if a.authenticated(ctx, reason) {
+					got.spoke, got.auth, got.let = true, true, true
+					sub = randomID()
+					id = string(sub[:])
+					err = a.ask(id)
+					continue
+				}
+				a.leave(start)
+				break
+			}
 			a.leave(start)
 			a.closed(got, reason)
-		case messageNone:
+		case messageNone, messageEcho:
 			a.leave(start)
-			a.notNostr(got, op, msg)
+			a.notNostr(got, kind, op, msg)
 			return
+		default: // Nostr, but nothing that was asked for
+			continue
 		}
 		a.part(ctx, id, farewell, partTime)
 		return
@@ -92,9 +111,26 @@ func (a *attempt) read(ctx context.Context) {
 		a.note(a.stage, "no more: %s", err)
 	}
 	a.ended(ctx, got, err)
-	if readNetError(err) == netTimeout || errors.As(err, new(*closeError)) {
-		a.part(ctx, id, got.event, 0)
+	kind := readNetError(err)
+	switch {
+	case kind == netTimeout && a.obs.NoEOSE && a.digs() && !f.torn:
+		a.dig(ctx, strings.Clone(id), got.events, monitor.FindingDisproved)
+	case kind == netTimeout || errors.As(err, new(*closeError)):
+		a.part(ctx, id, got.events > 0, 0)
 	}
+}
+
+// randomID is a subscription id that nobody can have heard of.
+func randomID() (id [16]byte) {
+	var nonce [8]byte
+	rand.Read(nonce[:])
+	hex.Encode(id[:], nonce[:])
+	return id
+}
+
+// ask sends the question of the read stage.
+func (a *attempt) ask(id string) error {
+	return a.send(`["REQ","`, id, `",{"kinds":[1],"limit":1}]`)
 }
 
 // send writes one text message.
@@ -141,18 +177,26 @@ func (a *attempt) noEOSE() {
 
 // closed ends the probe after a CLOSED.
 func (a *attempt) closed(got heard, reason string) {
-	if got.event {
+	if got.events > 0 {
 		a.noEOSE()
 		return
 	}
-	a.finish(monitor.OutcomeRefused, a.stage, closedCause(reason), a.to.host+" closed the subscription"+quoted(reason))
+	what := " closed the subscription"
+	if got.let {
+		what = " took our authentication and closed the subscription all the same"
+	}
+	a.finish(monitor.OutcomeRefused, a.stage, closedCause(reason), a.to.host+what+quoted(reason))
 }
 
 // notNostr ends the probe after a message that is not Nostr.
-func (a *attempt) notNostr(got heard, op byte, msg []byte) {
+func (a *attempt) notNostr(got heard, kind messageKind, op byte, msg []byte) {
 	switch {
-	case got.event:
+	case got.events > 0:
 		a.noEOSE()
+	case got.let:
+		a.declined(got)
+	case kind == messageEcho:
+		a.fail(monitor.CauseNotNostr, "%s sent our own question back: it is an echo, not a relay", a.to.host)
 	case op != opText:
 		a.fail(monitor.CauseNotNostr, "%s sent a binary message, which is not Nostr", a.to.host)
 	default:
@@ -169,8 +213,11 @@ func (a *attempt) ended(ctx context.Context, got heard, err error) {
 	case ctx.Err() != nil:
 		a.cancelled()
 		return
-	case got.event:
+	case got.events > 0:
 		a.noEOSE()
+		return
+	case got.let:
+		a.declined(got)
 		return
 	case errors.Is(err, errNoFrame):
 		a.fail(monitor.CauseNotNostr, "%s sent bytes that are no WebSocket frame", a.to.host)
@@ -198,7 +245,11 @@ func (a *attempt) ended(ctx context.Context, got heard, err error) {
 		a.fail(monitor.CauseClosedEarly, "%s reset the connection before it answered", a.to.host)
 		return
 	case kind == netTimeout:
-		if !a.late() {
+		switch {
+		case a.late():
+		case got.foreign:
+			a.fail(monitor.CauseSilent, "%s answered another subscription than ours, and ours not within %s", a.to.host, a.waited())
+		default:
 			a.fail(monitor.CauseSilent, "%s opened the WebSocket and then said nothing for %s", a.to.host, a.waited())
 		}
 		return
@@ -210,6 +261,8 @@ func (a *attempt) ended(ctx context.Context, got heard, err error) {
 func (a *attempt) declined(got heard) {
 	cause := noticeCause(got.notice)
 	switch {
+	case got.let:
+		a.finish(monitor.OutcomeRefused, a.stage, monitor.CauseAuthRequired, a.to.host+" took our authentication and did not answer the subscription all the same"+quoted(got.notice))
 	case got.auth && cause == monitor.CauseDeclined:
 		a.finish(monitor.OutcomeRefused, a.stage, monitor.CauseAuthRequired, a.to.host+" asked for authentication and answered nothing else")
 	default:

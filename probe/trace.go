@@ -33,7 +33,8 @@ type TraceEvent struct {
 	Kind  TraceKind
 	// Text is one line of valid UTF-8. Control and format characters are
 	// escaped as Go writes them, frames and documents cut after 200 bytes, and
-	// values of headers that may hold a credential left out.
+	// values of headers that may hold a credential and our own signatures left
+	// out.
 	Text string
 }
 
@@ -220,8 +221,13 @@ func (a *attempt) traceFrame(k TraceKind, op byte, payload []byte) {
 		text += " " + strconv.Itoa(int(payload[0])<<8|int(payload[1]))
 		payload = payload[2:]
 	}
-	if len(payload) > 0 {
-		text = fmt.Sprintf("%s, %d bytes: %s", text, len(payload), visible(payload, maxTraced))
+	if n := len(payload); n > 0 {
+		if a.inquiry != nil {
+			for _, s := range a.inquiry.signed { // an echo would tell it too
+				payload = bytes.ReplaceAll(payload, []byte(s), []byte("********"))
+			}
+		}
+		text = fmt.Sprintf("%s, %d bytes: %s", text, n, visible(payload, maxTraced))
 	}
 	a.tell(a.stage, k, text)
 }
