@@ -3,12 +3,20 @@
 package probe_test
 
 import (
+	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	gonostr "github.com/nbd-wtf/go-nostr"
+	"github.com/nbd-wtf/go-nostr/nip11"
 
 	"github.com/pharos-nostr/pharos/monitor"
 	"github.com/pharos-nostr/pharos/probe"
@@ -18,7 +26,8 @@ import (
 // The benchmarks of performance.md P1: CPU time of this process per probe of a
 // healthy relay, all checks, beside the floor of the same run. The relays run
 // in a process of their own. x-floor is the ratio to the two-connection floor:
-// the bar is 1.5 plain and 0.75 TLS.
+// the bar is 1.5 plain and 0.75 TLS. GoNostr is what a program that uses go-nostr
+// as its README shows does for the same: connect, query, fetch NIP-11.
 
 func BenchmarkP1Plain(b *testing.B) {
 	p := relaytest.StartProcess(b, relaytest.ProcessOptions{Plain: 200})
@@ -51,6 +60,7 @@ func benchmarkP1(b *testing.B, p *relaytest.Process, relays []monitor.RelayURL, 
 			return check(probe.Request{Relay: u, Info: true, LastOutcome: monitor.OutcomeOK})
 		}},
 		{"ProbeFirst", func(u monitor.RelayURL) error { return check(probe.Request{Relay: u, Info: true}) }},
+		{"GoNostr", goNostr(b, p.Roots)},
 		{"ProbeNoInfo", func(u monitor.RelayURL) error { return check(probe.Request{Relay: u}) }},
 	} {
 		b.Run(bb.name, func(b *testing.B) {
@@ -82,6 +92,38 @@ func benchmarkP1(b *testing.B, p *relaytest.Process, relays []monitor.RelayURL, 
 			}
 			b.ReportMetric(perOp/base, "x-floor")
 		})
+	}
+}
+
+// goNostr returns a naive probe by go-nostr.
+func goNostr(b *testing.B, roots *x509.CertPool) func(monitor.RelayURL) error {
+	// It goes over the standard library's default transport, which keeps
+	// connections: they are closed in the end.
+	transport := http.DefaultTransport.(*http.Transport)
+	saved := transport.TLSClientConfig
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots}
+	gonostr.InfoLogger.SetOutput(io.Discard)
+	b.Cleanup(func() {
+		transport.CloseIdleConnections()
+		transport.TLSClientConfig = saved
+	})
+	return func(u monitor.RelayURL) error {
+		ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+		defer cancel()
+		r, err := gonostr.RelayConnect(ctx, string(u))
+		if err != nil {
+			return err
+		}
+		events, err := r.QuerySync(ctx, gonostr.Filter{Kinds: []int{1}, Limit: 1})
+		r.Close()
+		if err != nil {
+			return err
+		}
+		if len(events) != 1 {
+			return fmt.Errorf("%s: %d events", u, len(events))
+		}
+		_, err = nip11.Fetch(ctx, string(u))
+		return err
 	}
 }
 

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -60,7 +61,9 @@ func FuzzHead(f *testing.F) {
 		"HTTP/1.0 200 OK\nserver: x\n\n{}",
 		"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 429 No\r\nRetry-After: 7\r\ncf-mitigated: challenge\r\n\r\n",
 		"HTTP/1.1 301 Moved\r\nLocation: http://169.254.169.254/\r\nContent-Length: -1\r\n\r\n",
-		": \r\n:\r\n\r\n", "HTTP/1.1 200\n\n", "\x16\x03\x01",
+		": \r\n:\r\n\r\n", "HTTP/1.1 200\n\n", "\x16\x03\x01", "H", "HTTP/1", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x00\x00\x06\x04\x00\x00\x00\x00\x00",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\nContent-Length: 0\r\n\r\n0\r\nX: y\r\n\r\n",
+		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n\x81\x00",
 	} {
 		f.Add([]byte(s), byte(255))
 		f.Add([]byte(s), byte(0))
@@ -107,6 +110,7 @@ func FuzzHead(f *testing.F) {
 func FuzzFrames(f *testing.F) {
 	for _, s := range []string{
 		"\x81\x0d[\"EOSE\",\"id\"]", "\x01\x02[\"\x89\x01x\x80\x01]", "\x88\x02\x03\xe8", "\x81\x7e\x00\x02{}", "\x81\x7f\x00\x00\x00\x00\x40\x00\x00\x00x",
+		"\xc1\x07\xaa\x56\x4a\x4c\x4a\x06\x00", "\x88\x01\x03", "\x88\x7e\x00\xca\x03\xe8", "\x09\x01x", "\x89\x7e\x00\x7ex", "\x80\x02[]", "\x01\x00\x00\x00\x80\x00",
 		"\x81\x7f\xff\xff\xff\xff\xff\xff\xff\xff", "\xf5\x5a\x93", "\x8a\x00\x89\x00\x82\x00", "\x81\x80\x00\x00\x00\x00",
 	} {
 		f.Add([]byte(s), byte(255))
@@ -265,6 +269,84 @@ func FuzzReply(f *testing.F) {
 			if r, ok := readReply(packet, id, name, q); ok && len(r.addrs) > maxAnswers {
 				t.Errorf("%d addresses", len(r.addrs))
 			}
+		}
+	})
+}
+
+// answering is a relay of which all that it says is known: the documents that
+// answer requests for NIP-11, and what follows the 101.
+type answering struct {
+	info, words []byte
+	in          bytes.Buffer
+	read        *int
+}
+
+func (a *answering) Write(p []byte) (int, error) {
+	const name = "Sec-WebSocket-Key: "
+	if _, rest, ok := bytes.Cut(p, []byte(name)); ok {
+		key, _, _ := bytes.Cut(rest, []byte("\r\n"))
+		a.in.WriteString("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + acceptKey(key) + "\r\n\r\n")
+		a.in.Write(a.words)
+	} else if bytes.HasPrefix(p, []byte("GET ")) {
+		a.in.Write(a.info)
+	}
+	return len(p), nil
+}
+
+func (a *answering) Read(p []byte) (int, error) {
+	n, err := a.in.Read(p)
+	*a.read += n
+	return n, err
+}
+
+func (a *answering) Close() error                     { return nil }
+func (a *answering) LocalAddr() net.Addr              { return nil }
+func (a *answering) RemoteAddr() net.Addr             { return nil }
+func (a *answering) SetDeadline(time.Time) error      { return nil }
+func (a *answering) SetReadDeadline(time.Time) error  { return nil }
+func (a *answering) SetWriteDeadline(time.Time) error { return nil }
+
+// FuzzCheck holds that no relay, whatever it says, makes a whole probe panic,
+// read more than its bytes, end without an outcome or say what is no sentence.
+func FuzzCheck(f *testing.F) {
+	const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+	for _, words := range []string{"\x81\x06[\"a\"] ", "\x81\x0c[\"EOSE\",\"\"]", "\x81\x11[\"NOTICE\",\"\x1b[2J\"]\x88\x00", "\x82\x00", "\x88\x05\x03\xf0\xff\xfe\x00", "\x89\x01x\x81\x0c[\"AUTH\",\"c\"]", "\x81\x7f\x00\x00\x00\x00\x40\x00\x00\x00"} {
+		f.Add([]byte(ok), []byte(words), true)
+		f.Add([]byte("HTTP/1.1 302 Found\r\nLocation: //192.0.2.9:1/a?b#c\r\n\r\n"), []byte(words), false)
+	}
+	for _, info := range []string{"HTTP/1.1 302 Found\r\nLocation: http://[::1]:0/\r\n\r\n", "HTTP/1.1 308 X\r\nLocation: http://%zz/\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 101 X\r\n\r\n", "x"} {
+		f.Add([]byte(info), []byte("\x81\x02[]"), true)
+	}
+	f.Fuzz(func(t *testing.T, info, words []byte, first bool) {
+		read := 0
+		c, err := New(Config{
+			AllowNetworks: documentation, Resolvers: []string{"192.0.2.53:53"}, Timeouts: Timeouts{DNS: time.Millisecond, Overall: time.Second},
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				return &answering{info: info, words: words, read: &read}, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := Request{Relay: "ws://192.0.2.1/", Info: true}
+		if first {
+			req.LastOutcome = monitor.OutcomeOK
+		}
+		o := c.Check(t.Context(), req)
+		if c.Panics() > 0 {
+			t.Errorf("it panicked")
+		}
+		if read > maxBytes {
+			t.Errorf("it read %d bytes", read)
+		}
+		if o.Outcome == monitor.OutcomeNone || (o.Cause == monitor.CauseNone) != (o.Outcome == monitor.OutcomeOK) || o.Stage != monitor.StageRead && o.Stage != monitor.StageUpgrade {
+			t.Errorf("it ended as %s/%s/%s (%s)", o.Outcome, o.Stage, o.Cause, o.Evidence)
+		}
+		if s := o.Evidence; s == "" || !utf8.ValidString(s) || bytes.ContainsAny([]byte(s), "\r\n\x00\x1b") {
+			t.Errorf("evidence %q", s)
+		}
+		if o.Info != nil {
+			checkRaw(t, o.Info.Raw)
 		}
 	})
 }

@@ -44,6 +44,9 @@ func (w *wire) readHead() (head, error) {
 	var h head
 	left := maxHead
 	for {
+		if err := w.speaksHTTP(); err != nil {
+			return h, err
+		}
 		line, n, err := w.line()
 		if err != nil {
 			return h, err
@@ -78,13 +81,33 @@ func (w *wire) readHead() (head, error) {
 	}
 }
 
+// httpPrefix begins every response.
+const httpPrefix = "HTTP/1."
+
+// speaksHTTP returns errNotHTTP as soon as what comes cannot become a response:
+// HTTP/2 and others that speak first wait then, and never send a line's end.
+func (w *wire) speaksHTTP() error {
+	for i := range httpPrefix {
+		b, err := w.br.Peek(i + 1)
+		if err != nil {
+			if errors.Is(err, io.EOF) && len(b) > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		if b[i] != httpPrefix[i] {
+			return errNotHTTP
+		}
+	}
+	return nil
+}
+
 // statusLine reads "HTTP/1.1 200 OK"; status 0 = it is no such line.
 func statusLine(b []byte) (status, minor int) {
-	const prefix = "HTTP/1."
-	if len(b) < len(prefix)+5 || string(b[:len(prefix)]) != prefix {
+	if len(b) < len(httpPrefix)+5 || string(b[:len(httpPrefix)]) != httpPrefix {
 		return 0, 0
 	}
-	m, b := b[len(prefix)], b[len(prefix)+1:]
+	m, b := b[len(httpPrefix)], b[len(httpPrefix)+1:]
 	if m != '0' && m != '1' || b[0] != ' ' || len(b) > 4 && b[4] != ' ' {
 		return 0, 0
 	}

@@ -247,6 +247,8 @@ func (a *attempt) ended(ctx context.Context, got heard, err error) {
 	case kind == netTimeout:
 		switch {
 		case a.late():
+		case len(a.frames.msg) > 0:
+			a.fail(monitor.CauseSilent, "%s began a message and did not finish it within %s", a.to.host, a.waited())
 		case got.foreign:
 			a.fail(monitor.CauseSilent, "%s answered another subscription than ours, and ours not within %s", a.to.host, a.waited())
 		default:

@@ -28,7 +28,7 @@ func (c *Checker) handshake(w *wire, host string, hybrid bool) (*monitor.TLSFact
 	if !hybrid {
 		cfg.CurvePreferences = classical
 	}
-	conn := tls.Client(w.raw, cfg)
+	conn := tls.Client(metered{w.raw, w.budget}, cfg)
 	// w ends it, by its deadline and its watch over the context; a context here
 	// would start a goroutine for each handshake.
 	err := conn.HandshakeContext(context.Background())

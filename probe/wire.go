@@ -52,16 +52,27 @@ func (w *wire) limit(ctx context.Context, t time.Time) {
 	}
 }
 
-// Read is for br only.
+// Read is for br only. Over TLS the bytes below it are those that count: a
+// record for each byte is twenty times the message.
 func (w *wire) Read(p []byte) (int, error) {
-	if *w.budget <= 0 {
+	if w.conn != w.raw {
+		return w.conn.Read(p)
+	}
+	return metered{w.raw, w.budget}.Read(p)
+}
+
+// metered counts what is read of a connection against a probe's byte budget.
+type metered struct {
+	net.Conn
+	budget *int
+}
+
+func (m metered) Read(p []byte) (int, error) {
+	if *m.budget <= 0 {
 		return 0, errBudget
 	}
-	if len(p) > *w.budget {
-		p = p[:*w.budget]
-	}
-	n, err := w.conn.Read(p)
-	*w.budget -= n
+	n, err := m.Conn.Read(p[:min(len(p), *m.budget)])
+	*m.budget -= n
 	return n, err
 }
 

@@ -31,7 +31,8 @@ var ca = sync.OnceValue(func() authority {
 	a.leaf = must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	t := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "relaytest CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(1, 0, 0),
+		// Long enough for the clock of a synctest bubble, too.
+		NotBefore: time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.cert = must(x509.ParseCertificate(must(x509.CreateCertificate(rand.Reader, t, t, &a.key.PublicKey, a.key))))
@@ -97,7 +98,14 @@ func serverConfig(r *Relay) *tls.Config {
 	mutual := base.Clone()
 	mutual.ClientAuth = tls.RequireAnyClientCert
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		switch Behaviour(r.behaviour.Load()) {
+		b := Behaviour(r.behaviour.Load())
+		if change := hostile[b].config; change != nil {
+			c := base.Clone()
+			c.GetConfigForClient = nil
+			change(c)
+			return c, nil
+		}
+		switch b {
 		case TLSHybrid:
 			return hybrid, nil
 		case TLSMutual:
@@ -122,6 +130,9 @@ func certificate(b Behaviour, name string, ip net.IP) (*tls.Certificate, error) 
 		t.DNSNames = []string{name}
 	}
 	parent, key := a.cert, a.key
+	if change := hostile[b].certificate; change != nil {
+		return change(t)
+	}
 	switch b {
 	case TLSExpired:
 		t.NotAfter = now.Add(-24 * time.Hour)

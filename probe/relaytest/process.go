@@ -5,12 +5,15 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
 )
@@ -20,12 +23,18 @@ const processEnv = "PHAROS_RELAYTEST"
 
 // ProcessOptions says which relays a process runs.
 type ProcessOptions struct {
-	Plain, TLS int // how many healthy ones, each at its own address
+	Plain, TLS int // how many, each at its own address
+	// Behaviour is that of all of them; 0 = Healthy. RTT is how far away they
+	// are (Options.RTT).
+	Behaviour  Behaviour
+	RTT        time.Duration
+	BlackHoles int // how many addresses answer no connection attempt
 }
 
-// Process is a process of healthy relays.
+// Process is a process of relays.
 type Process struct {
 	Plain, TLS []monitor.RelayURL
+	BlackHoles []netip.AddrPort
 	Roots      *x509.CertPool // of the TLS ones
 
 	cmd   *exec.Cmd
@@ -34,6 +43,7 @@ type Process struct {
 
 type processReport struct {
 	Plain, TLS []monitor.RelayURL
+	BlackHoles []netip.AddrPort
 	CA         string
 }
 
@@ -61,7 +71,7 @@ func runProcess(text string) error {
 	report := processReport{CA: string(CAPEM())}
 	for i := range o.Plain + o.TLS {
 		a := offset(processFirst, uint32(i))
-		r, err := New(Options{Addr: a.String() + ":0", TLS: i >= o.Plain})
+		r, err := New(Options{Addr: a.String() + ":0", TLS: i >= o.Plain, Behaviour: o.Behaviour, RTT: o.RTT})
 		if err != nil {
 			return err
 		}
@@ -71,11 +81,40 @@ func runProcess(text string) error {
 			report.TLS = append(report.TLS, r.URL())
 		}
 	}
+	holes, stop, err := blackHoles(o.BlackHoles)
+	defer stop()
+	if err != nil {
+		return err
+	}
+	report.BlackHoles = holes
 	if err := json.NewEncoder(os.Stdout).Encode(report); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	_, err := io.Copy(io.Discard, os.Stdin)
+	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
+}
+
+// blackHoles opens n of them; stop closes them.
+func blackHoles(n int) (addrs []netip.AddrPort, stop func(), err error) {
+	addrs = make([]netip.AddrPort, n)
+	stops, errs := make([]func(), n), make([]error, n)
+	slots := make(chan struct{}, 300) // each waits until its queue is full
+	var wg sync.WaitGroup
+	for i := range addrs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			addrs[i], stops[i], errs[i] = blackHole()
+			<-slots
+		})
+	}
+	wg.Wait()
+	return addrs, func() {
+		for _, stop := range stops {
+			if stop != nil {
+				stop()
+			}
+		}
+	}, errors.Join(errs...)
 }
 
 // StartProcess runs relays in a process of their own, which ends with the
@@ -108,6 +147,7 @@ func StartProcess(tb testing.TB, o ProcessOptions) *Process {
 	if err := json.Unmarshal(line, &report); err != nil {
 		tb.Fatalf("start a process of relays: read its report: %v", err)
 	}
+	p.BlackHoles = report.BlackHoles
 	p.Plain, p.TLS, p.Roots = report.Plain, report.TLS, x509.NewCertPool()
 	p.Roots.AppendCertsFromPEM([]byte(report.CA))
 	return p

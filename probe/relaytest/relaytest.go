@@ -25,6 +25,10 @@ type Options struct {
 	// Slow is the delay of Slow and SlowEOSE; 0 = 2 s. Drip is the time
 	// between the bytes of Drip; 0 = 200 ms.
 	Slow, Drip time.Duration
+	// RTT is how far away the relay plays to be: it waits that long after accept,
+	// before its TLS flight and before each reply. So a ws relay opens in 2 × RTT,
+	// a wss one in 3 ×, and answers a REQ in 1 ×.
+	RTT time.Duration
 	// Info is the NIP-11 document; "" = InfoDocument.
 	Info string
 	// RedirectTo is the Location of Redirect and InfoMoved.
@@ -32,6 +36,25 @@ type Options struct {
 	// Script, when set, is all that happens on a connection, after the TLS
 	// handshake; the connection is closed when it returns.
 	Script func(net.Conn)
+}
+
+// fill puts in what zero values stand for.
+func (o *Options) fill() {
+	if o.Behaviour == 0 {
+		o.Behaviour = Healthy
+	}
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	if o.Slow == 0 {
+		o.Slow = 2 * time.Second
+	}
+	if o.Drip == 0 {
+		o.Drip = 200 * time.Millisecond
+	}
+	if o.Info == "" {
+		o.Info = InfoDocument
+	}
 }
 
 // Counters count since the relay was made.
@@ -63,21 +86,7 @@ type Relay struct {
 
 // New starts a relay; the caller stops it.
 func New(o Options) (*Relay, error) {
-	if o.Behaviour == 0 {
-		o.Behaviour = Healthy
-	}
-	if o.Addr == "" {
-		o.Addr = "127.0.0.1:0"
-	}
-	if o.Slow == 0 {
-		o.Slow = 2 * time.Second
-	}
-	if o.Drip == 0 {
-		o.Drip = 200 * time.Millisecond
-	}
-	if o.Info == "" {
-		o.Info = InfoDocument
-	}
+	o.fill()
 	addr, err := netip.ParseAddrPort(o.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("relay at %q: %w", o.Addr, err)
@@ -214,7 +223,7 @@ func (r *Relay) Restart() error {
 			conns := r.conns
 			conns[c] = struct{}{}
 			wg.Go(func() {
-				s.serve(c.(*net.TCPConn))
+				s.serve(c)
 				c.Close()
 				r.mu.Lock()
 				delete(conns, c)
@@ -244,6 +253,9 @@ func (s *session) pause(d time.Duration) bool {
 		return false
 	}
 }
+
+// trip takes one round trip.
+func (s *session) trip() bool { return s.r.opt.RTT == 0 || s.pause(s.r.opt.RTT) }
 
 // BlackHole returns an address that answers no connection attempt: its accept
 // queue is full, so the kernel drops further ones.

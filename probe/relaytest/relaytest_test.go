@@ -2,13 +2,18 @@ package relaytest_test
 
 import (
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"os"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/pharos-nostr/pharos/monitor"
 	"github.com/pharos-nostr/pharos/probe/relaytest"
 )
 
@@ -152,5 +157,138 @@ func TestProcess(t *testing.T) {
 	f.TLS = false
 	if err := f.Two(p.Plain[0].HostPort()); err == nil {
 		t.Error("it answers after it was stopped")
+	}
+}
+
+// TestDistantProcess holds that a process's relays behave as they are told, are
+// as far away as they are told, and that its black holes answer nothing.
+func TestDistantProcess(t *testing.T) {
+	t.Parallel()
+	const rtt = 20 * time.Millisecond
+	p := relaytest.StartProcess(t, relaytest.ProcessOptions{Plain: 1, TLS: 1, RTT: rtt, BlackHoles: 3})
+	for u, trips := range map[monitor.RelayURL]time.Duration{p.Plain[0]: 4, p.TLS[0]: 5} {
+		f := relaytest.Floor{TLS: u.TLS(), Timeout: limit}
+		start := time.Now()
+		if err := f.One(u.HostPort()); err != nil { // accept, handshake, NIP-11, upgrade, EOSE
+			t.Errorf("%s: %v", u, err)
+		}
+		if took := time.Since(start); took < trips*rtt {
+			t.Errorf("%s took %s, want at least %d round trips of %s", u, took, trips, rtt)
+		}
+	}
+	if len(p.BlackHoles) != 3 {
+		t.Errorf("there are %d black holes, want 3", len(p.BlackHoles))
+	}
+	for _, a := range p.BlackHoles {
+		if _, err := net.DialTimeout("tcp", a.String(), 50*time.Millisecond); !os.IsTimeout(err) {
+			t.Errorf("a black hole: %v", err)
+		}
+	}
+	mute := relaytest.StartProcess(t, relaytest.ProcessOptions{Plain: 1, Behaviour: relaytest.HTTP502})
+	f := relaytest.Floor{Timeout: limit}
+	if err := f.One(mute.Plain[0].HostPort()); err == nil {
+		t.Error("a 502 is fine")
+	}
+}
+
+// TestPipe holds that a connection in memory has the buffers, ends, resets and
+// deadlines of TCP, and that no time passes by itself.
+func TestPipe(t *testing.T) {
+	t.Parallel()
+	dial := func(t *testing.T, script func(net.Conn)) net.Conn {
+		p := relaytest.Pipe(t, relaytest.Options{Script: script})
+		c, err := p.Dial(t.Context(), "tcp", "192.0.2.1:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	timed := func(t *testing.T, want time.Duration, do func() error) error {
+		t.Helper()
+		start := time.Now()
+		err := do()
+		if took := time.Since(start); took != want {
+			t.Errorf("it took %s, want %s", took, want)
+		}
+		return err
+	}
+	read := func(c net.Conn) func() error {
+		return func() error { _, err := c.Read(make([]byte, 64)); return err }
+	}
+	for name, tt := range map[string]struct {
+		script func(net.Conn)
+		client func(t *testing.T, c net.Conn)
+	}{
+		"what came before the end is read": {
+			func(c net.Conn) { io.WriteString(c, "hello") },
+			func(t *testing.T, c net.Conn) {
+				if b, err := io.ReadAll(c); string(b) != "hello" || err != nil {
+					t.Errorf("got %q, %v", b, err)
+				}
+			},
+		},
+		"an unread request resets": {
+			func(c net.Conn) { io.ReadFull(c, make([]byte, 1)); io.WriteString(c, "x") },
+			func(t *testing.T, c net.Conn) {
+				io.WriteString(c, "two")
+				if b, err := io.ReadAll(c); string(b) != "x" || !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("got %q, %v", b, err)
+				}
+				if _, err := io.WriteString(c, "more"); !errors.Is(err, syscall.EPIPE) {
+					t.Errorf("writing more: %v", err)
+				}
+			},
+		},
+		"a deadline ends a read": {
+			func(c net.Conn) { io.Copy(io.Discard, c) },
+			func(t *testing.T, c net.Conn) {
+				c.SetDeadline(time.Now().Add(time.Second))
+				if err := timed(t, time.Second, read(c)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error(err)
+				}
+				c.SetDeadline(time.Time{})
+				time.AfterFunc(time.Minute, func() { c.SetReadDeadline(time.Unix(1, 0)) })
+				if err := timed(t, time.Minute, read(c)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error(err)
+				}
+			},
+		},
+		"a full buffer holds a write up": {
+			func(c net.Conn) {
+				<-time.After(time.Second)
+				io.Copy(io.Discard, c)
+			},
+			func(t *testing.T, c net.Conn) {
+				write := func(n int) func() error { return func() error { _, err := c.Write(make([]byte, n)); return err } }
+				if err := timed(t, 0, write(64<<10)); err != nil {
+					t.Error(err)
+				}
+				c.SetWriteDeadline(time.Now().Add(time.Second / 2))
+				if err := timed(t, time.Second/2, write(1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error(err)
+				}
+				c.SetWriteDeadline(time.Time{})
+				if err := timed(t, time.Second/2, write(1)); err != nil {
+					t.Error(err)
+				}
+			},
+		},
+		"closed here": {
+			func(c net.Conn) { io.Copy(io.Discard, c) },
+			func(t *testing.T, c net.Conn) {
+				c.Close()
+				if err := read(c)(); !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+				}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := dial(t, tt.script)
+				defer c.Close()
+				tt.client(t, c)
+			})
+		})
 	}
 }

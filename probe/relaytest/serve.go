@@ -23,8 +23,8 @@ const (
 	hugeFrame = 1 << 30
 )
 
-// Event is the event that the relays have, of kind 1.
-const Event = `{"kind":1,"id":"e48997563324c1a4b798a6dee6df2ba8270b38fa68293096ac9bd12344121747","pubkey":"f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9","created_at":1750000000,"tags":[["t","test"],["p","f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9"]],"content":"A note of ordinary length, as relays have them by the million: what was for breakfast, how the weather is, and what somebody else said about it yesterday.","sig":"0c3f1fe20f679f4c1fb96c6b0cfb72f9e9146323e11b80625df74a2a2a12008af4a5934b4e8ef21f4137e6ea290cf90ab1c76406dd09b3e54a404e384b035108"}`
+// Event is the event that the relays have, of kind 1, signed by the key 3.
+const Event = `{"kind":1,"id":"d19686e4cc2d5c152988300808f8c60f03744b98f356c243fd9db0961fd15ca1","pubkey":"f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9","created_at":1750000000,"tags":[["t","test"],["p","f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9"]],"content":"A note of ordinary length, as relays have them by the million: what was for breakfast, how the weather is, and what somebody else said about it yesterday.","sig":"2053a583bb081f3b8a5d60927472f09a44fec0951770c8ffc4049cae07b11eb5d467808fe254695215d9098a2fe9ce1234e23e39d8fdea60622796d01278a751"}`
 
 // InfoDocument is the NIP-11 document of relays that were given no other.
 const InfoDocument = `{"name":"test relay","description":"A relay on loopback, for tests and benchmarks of what watches relays. Its document is about as long as those of public relays.","pubkey":"f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9","contact":"mailto:relay@example.com","supported_nips":[1,2,4,9,11,12,16,20,22,28,33,40,42,45,50,59,65,70,77],"software":"https://example.com/relay.git","version":"1.0.4","limitation":{"max_message_length":131072,"max_subscriptions":20,"max_filters":10,"max_limit":500,"max_subid_length":100,"max_event_tags":2000,"max_content_length":70000,"min_pow_difficulty":0,"auth_required":false,"payment_required":false,"restricted_writes":false,"created_at_lower_limit":94608000,"created_at_upper_limit":900},"retention":[{"kinds":[[0,1],[5,7],[40,49]],"time":3600},{"kinds":[[40000,49999]],"time":100},{"kinds":[[30000,39999]],"count":1000}],"relay_countries":["DE","EU"],"language_tags":["en","de"],"tags":["sfw-only"],"posting_policy":"https://example.com/policy.html","icon":"https://example.com/icon.png"}`
@@ -35,26 +35,45 @@ var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 4<<10)
 type link struct {
 	*session
 	conn net.Conn
+	tcp  net.Conn // what conn is over
 	br   *bufio.Reader
 	b    Behaviour
+	h    hostility
 	odd  bool // every other connection
+	// reset: the connection is to end with one.
+	reset bool
 }
 
-func (s *session) serve(tcp *net.TCPConn) {
+// resetAtEnd lets the end of the connection be a reset.
+func resetAtEnd(tcp net.Conn) {
+	if c, ok := tcp.(interface{ SetLinger(int) error }); ok {
+		_ = c.SetLinger(0)
+	}
+}
+
+func (s *session) serve(tcp net.Conn) {
 	b := Behaviour(s.r.behaviour.Load())
 	if cut := s.r.cutOff.Load(); cut != nil && *cut == tcp.RemoteAddr().(*net.TCPAddr).AddrPort().Addr() {
 		b = Reset
 	}
 	switch b {
 	case Reset:
-		_ = tcp.SetLinger(0)
+		resetAtEnd(tcp)
 		return
 	case Silent:
 		_, _ = io.Copy(io.Discard, tcp)
 		return
 	default:
 	}
-	conn := net.Conn(tcp)
+	h := hostile[b]
+	if h.raw != nil {
+		h.raw(s, tcp)
+		return
+	}
+	if !s.trip() {
+		return
+	}
+	conn := tcp
 	if s.tls != nil {
 		switch b {
 		case TLSStall:
@@ -66,7 +85,14 @@ func (s *session) serve(tcp *net.TCPConn) {
 			return
 		default:
 		}
-		secure := tls.Server(tcp, s.tls)
+		if !s.trip() {
+			return
+		}
+		under := tcp
+		if h.under != nil {
+			under = h.under(s, tcp)
+		}
+		secure := tls.Server(under, s.tls)
 		if secure.HandshakeContext(context.Background()) != nil {
 			return
 		}
@@ -76,7 +102,7 @@ func (s *session) serve(tcp *net.TCPConn) {
 		s.r.opt.Script(conn)
 		return
 	}
-	l := &link{session: s, conn: conn, b: b, br: readers.Get().(*bufio.Reader), odd: s.r.connections.Load()%2 == 1}
+	l := &link{session: s, conn: conn, tcp: tcp, b: b, h: h, br: readers.Get().(*bufio.Reader), odd: s.r.connections.Load()%2 == 1}
 	l.br.Reset(conn)
 	defer func() {
 		l.br.Reset(nil)
@@ -84,8 +110,8 @@ func (s *session) serve(tcp *net.TCPConn) {
 	}()
 	for l.request() {
 	}
-	if b == ResetLater {
-		_ = tcp.SetLinger(0)
+	if b == ResetLater || l.reset {
+		resetAtEnd(tcp)
 	}
 }
 
@@ -134,7 +160,11 @@ func (l *link) request() bool {
 			key = string(bytes.TrimSpace(line[len(name):]))
 		}
 	}
-	if l.b == Slow && !l.pause(l.r.opt.Slow) {
+	if l.b == Slow && !l.pause(l.r.opt.Slow) || !l.trip() {
+		return false
+	}
+	if l.h.http != nil {
+		l.h.http(l)
 		return false
 	}
 	const last = "Connection: close\r\n"
@@ -174,7 +204,11 @@ func (l *link) request() bool {
 	var buf [160]byte
 	head := append(buf[:0], "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "...)
 	head = base64.StdEncoding.AppendEncode(head, sum[:])
-	if l.http(append(head, "\r\n\r\n"...)) {
+	head = append(head, "\r\n\r\n"...)
+	if l.h.switching != nil {
+		head = l.h.switching(head)
+	}
+	if l.http(head) {
 		l.websocket()
 	}
 	return false
@@ -183,11 +217,13 @@ func (l *link) request() bool {
 // info answers a request for NIP-11.
 func (l *link) info() bool {
 	l.r.infos.Add(1)
-	const nostr = "application/nostr+json"
 	doc := l.r.opt.Info
+	if l.h.info != nil {
+		return l.h.info(l)
+	}
 	switch l.b {
 	case HugeInfo:
-		if !l.write([]byte("HTTP/1.1 200 OK\r\nContent-Type: " + nostr + "\r\nConnection: close\r\n\r\n{\"name\":\"huge\",\"description\":\"")) {
+		if !l.write([]byte("HTTP/1.1 200 OK\r\nContent-Type: " + nostrType + "\r\nConnection: close\r\n\r\n{\"name\":\"huge\",\"description\":\"")) {
 			return false
 		}
 		chunk := bytes.Repeat([]byte("A"), 64<<10)
@@ -199,7 +235,7 @@ func (l *link) info() bool {
 		l.write([]byte(`"}`))
 		return false
 	case EndlessInfo:
-		if !l.write([]byte("HTTP/1.1 200 OK\r\nContent-Type: " + nostr + "\r\nTransfer-Encoding: chunked\r\n\r\n")) {
+		if !l.write([]byte("HTTP/1.1 200 OK\r\nContent-Type: " + nostrType + "\r\nTransfer-Encoding: chunked\r\n\r\n")) {
 			return false
 		}
 		for chunk := []byte(fmt.Sprintf("%x\r\n%s\r\n", 8<<10, strings.Repeat(" ", 8<<10))); l.write(chunk); {
@@ -208,7 +244,7 @@ func (l *link) info() bool {
 	case NoInfo:
 		return l.http(response("404 Not Found", "text/plain", "", "not found"))
 	case BrokenInfo:
-		return l.http(response("200 OK", nostr, "", `{"name": "broken`))
+		return l.http(response("200 OK", nostrType, "", `{"name": "broken`))
 	case HTMLInfo:
 		return l.http(response("200 OK", "text/html", "", "<html><body>Use a Nostr client</body></html>"))
 	case InfoMoved:
@@ -218,11 +254,11 @@ func (l *link) info() bool {
 	case PaymentInfo:
 		doc = strings.Replace(doc, `"payment_required":false,"restricted_writes":false`, `"payment_required":true,"restricted_writes":true`, 1)
 	case InfoCloses:
-		l.http(response("200 OK", nostr, "Connection: close\r\n", doc))
+		l.http(response("200 OK", nostrType, "Connection: close\r\n", doc))
 		return false
 	default:
 	}
-	return l.http(response("200 OK", nostr, "Access-Control-Allow-Origin: *\r\n", doc))
+	return l.http(response("200 OK", nostrType, "Access-Control-Allow-Origin: *\r\n", doc))
 }
 
 // WebSocket opcodes.
@@ -372,11 +408,13 @@ func firstStrings(msg []byte) (label, id string) {
 
 // req answers a REQ.
 func (l *link) req(id string) bool {
-	if l.b == Slow && !l.pause(l.r.opt.Slow) {
+	if l.b == Slow && !l.pause(l.r.opt.Slow) || !l.trip() {
 		return false
 	}
+	if l.h.req != nil {
+		return l.h.req(l, id)
+	}
 	out := make([]byte, 0, 1<<10)
-	event := func(dst []byte) []byte { return frame(dst, opText, `["EVENT","`, id, `",`, Event, `]`) }
 	switch l.b {
 	case AuthRequired:
 		return l.write(frame(out, opText, `["CLOSED","`, id, `","auth-required: we only serve members"]`))
@@ -387,7 +425,7 @@ func (l *link) req(id string) bool {
 	case NoticeOnly:
 		return l.write(frame(out, opText, `["NOTICE","ERROR: bad req"]`))
 	case NoEOSE:
-		return l.write(event(out))
+		return l.write(eventFrame(out, id))
 	case HugeFrame:
 		out = binary.BigEndian.AppendUint64(append(out, 0x80|opText, 127), hugeFrame)
 		chunk := bytes.Repeat([]byte("x"), 64<<10)
@@ -395,7 +433,7 @@ func (l *link) req(id string) bool {
 		}
 		return false
 	case Flood:
-		for one := event(out); l.write(one); {
+		for one := eventFrame(out, id); l.write(one); {
 		}
 		return false
 	case Pings:
@@ -413,5 +451,5 @@ func (l *link) req(id string) bool {
 		}
 	default:
 	}
-	return l.write(frame(event(out), opText, `["EOSE","`, id, `"]`))
+	return l.write(frame(eventFrame(out, id), opText, `["EOSE","`, id, `"]`))
 }
