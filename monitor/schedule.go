@@ -130,6 +130,22 @@ func (c Cadence) DepthDue(relay RelayURL, vantage string, last, now time.Time) b
 	return due(c.DepthEvery, relay, vantage, last, now)
 }
 
+// newDepthWithin is how soon the capabilities of a relay that is new are tested.
+const newDepthWithin = time.Hour
+
+// FirstDepth returns from when on DepthDue counts for a relay that this process
+// has not tested yet. It is the relay's own slot, which a restart does not move:
+// however often a vantage restarts, it tests no relay twice a day for that, nor
+// all of them at once. One that is new gets it within an hour, at the minute of
+// its own.
+func (c Cadence) FirstDepth(relay RelayURL, vantage string, isNew bool, now time.Time) time.Time {
+	every := c.DepthEvery
+	if isNew {
+		every = min(every, newDepthWithin)
+	}
+	return slot(now, every, spread(relay, vantage))
+}
+
 func due(every time.Duration, relay RelayURL, vantage string, last, now time.Time) bool {
 	return last.IsZero() || !slot(last, every, spread(relay, vantage)).After(now)
 }

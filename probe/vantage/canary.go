@@ -78,6 +78,17 @@ type canaryRound struct {
 	problem   string // one canary's, for the log
 }
 
+// canaryChecks are asked every SelfCheckEvery.
+var canaryChecks = checks[canaryRound]{
+	every: func(s *setup) time.Duration {
+		if len(s.cfg.Canaries) == 0 {
+			return 0
+		}
+		return s.cfg.SelfCheckEvery
+	},
+	ask: func(ctx context.Context, s *setup) canaryRound { return s.askCanaries(ctx) },
+}
+
 // askCanaries asks all canaries at once and returns within canaryLimit, or when
 // ctx ends.
 func (s *setup) askCanaries(ctx context.Context) canaryRound {

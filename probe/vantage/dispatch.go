@@ -14,7 +14,7 @@ import (
 const (
 	expediteWithin = time.Minute
 	// unreachableEvery is how often a relay of a network without a proxy gets a
-	// row that says so: nothing changes before a restart.
+	// row that says so: nothing changes before another configuration.
 	unreachableEvery = time.Hour
 )
 
@@ -35,6 +35,9 @@ func (l *loop) dispatch(now time.Time) (wake time.Time) {
 			l.plan(w, now.Add(max(unreachableEvery, l.set.cfg.Cadence.Interval)))
 		case w.paused(now):
 			l.rest(w, now)
+		case w.lane.down:
+			l.skipDown(w, now)
+			l.planDown(w, now)
 		default:
 			w.phase = waiting
 			// The next slot of most relays; those that fail or return have
@@ -88,7 +91,8 @@ func (l *loop) startReady(now time.Time) (wake time.Time) {
 }
 
 // nextReady is the relay to start next: an expedited one within its part of the
-// budget, else the one that is due longest, of networks that have room.
+// budget, else the one that is due longest of the network whose turn it is, of
+// those that have room.
 func (l *loop) nextReady(now time.Time) *watched {
 	if l.pace.urgent.ready(now) {
 		for _, n := range l.networks {
@@ -97,15 +101,26 @@ func (l *loop) nextReady(now time.Time) *watched {
 			}
 		}
 	}
-	var best *watched
+	var best *lane
 	for _, n := range l.networks {
-		if n.room() && n.ready.Len() > 0 {
-			if w := n.ready.Front().Value.(*watched); best == nil || w.due.Before(best.due) {
-				best = w
-			}
+		if n.room() && n.ready.Len() > 0 && (best == nil || l.turnOf(n) < l.turnOf(best)) {
+			best = n
 		}
 	}
-	return best
+	if best == nil {
+		return nil
+	}
+	return best.ready.Front().Value.(*watched)
+}
+
+// turnOf tells when n may start its next probe, in a time of its own: lower goes
+// first. While several networks have probes that are due, the pace is shared by
+// how many relays each has; room that was not used is not made up for.
+func (l *loop) turnOf(n *lane) float64 { return max(n.turn, l.turn) }
+
+func (l *loop) takeTurn(n *lane) {
+	l.turn = l.turnOf(n)
+	n.turn = l.turn + 1/float64(max(1, n.relays))
 }
 
 // hurried reports whether an expedited probe only waits for its budget.
@@ -205,9 +220,8 @@ func (l *loop) skip(w *watched, cause monitor.Cause, evidence string, now time.T
 
 func (l *loop) report(w *watched, o monitor.Observation) {
 	o.Vantage = l.v.name
-	if !l.v.outbox.add(o, batchSize) {
-		w.infoRead = time.Time{}
-	}
+	l.v.outbox.add(o, batchSize)
+	l.lose(l.v.outbox.losses())
 }
 
 // hurry takes the core's requests for expedited probes.
@@ -219,6 +233,8 @@ func (l *loop) hurry(relays []monitor.RelayURL, now time.Time) {
 			l.notStarted++
 		case w.paused(now):
 			l.skipPaused(w, now)
+		case w.lane.down:
+			l.skipDown(w, now)
 		case now.Before(w.quiet):
 			l.skip(w, monitor.CauseRateLimited, fmt.Sprintf("the relay asked not to be asked before %s", w.quiet.UTC().Format(time.RFC3339)), now)
 		case w.phase == planned:
@@ -241,15 +257,17 @@ func (l *loop) start(w *watched, ks []place, now time.Time) {
 	if w.urgent {
 		l.pace.urgent.take()
 		l.expedited++
+	} else {
+		l.takeTurn(w.lane)
 	}
 	w.lane.inFlight++
 	l.flying++
-	req := probe.Request{
-		Relay:       w.relay,
-		Info:        l.set.cfg.Cadence.InfoDue(w.relay, l.v.name, w.infoRead, now),
-		LastOutcome: w.outcome,
+	req := probe.Request{Relay: w.relay, LastOutcome: w.outcome}
+	l.extras(&req, w, now)
+	r := result{
+		w: w, lane: w.lane, places: ks, addr: w.addr, begun: l.v.lag.mark(time.Now()),
+		facts: req.Facts, deep: req.Capabilities, distinguished: req.Distinguish || req.Capabilities,
 	}
-	r := result{w: w, info: req.Info, places: ks, addr: w.addr, begun: l.v.lag.mark(time.Now())}
 	checker := l.set.checker
 	clearnet := w.lane.network == monitor.Clearnet
 	go func() {
@@ -276,11 +294,11 @@ func (l *loop) start(w *watched, ks []place, now time.Time) {
 	}()
 }
 
-// finish takes the result of a probe and plans the next.
+// finish takes the result of a probe.
 func (l *loop) finish(r result) {
 	w, now := r.w, wall()
 	l.flying--
-	w.lane.inFlight--
+	r.lane.inFlight--
 	l.wake(l.permits.release(r.places))
 	if w.removed {
 		w.phase = planned
@@ -295,8 +313,13 @@ func (l *loop) finish(r result) {
 		// there like the others.
 		w.phase = waiting
 		switch {
+		case w.lane == nil: // which it lost meanwhile
+			l.plan(w, now)
 		case w.paused(now):
 			l.rest(w, now)
+		case w.lane.down:
+			l.skipDown(w, now)
+			l.planDown(w, now)
 		case now.Before(w.latest):
 			l.enqueue(w, true)
 		default:
@@ -304,21 +327,38 @@ func (l *loop) finish(r result) {
 		}
 		return
 	}
-	o := r.obs
+	o := &r.obs
 	o.Start, o.At = o.Start.Round(0), o.At.Round(0)
 	o.Lag = max(0, o.Start.Sub(w.due))
-	o = l.doubt(o, r.begun)
-	if o.Info != nil {
-		w.infoRead = now
+	*o = l.doubt(*o, &r)
+	if o.Outcome == monitor.OutcomeFailed && r.lane.proxied {
+		r.ended = time.Now()
+		r.lane.held = append(r.lane.held, r)
+		return
 	}
-	if o.Outcome.Success() && w.lane.network == monitor.Clearnet {
+	l.conclude(r, now)
+}
+
+// conclude takes what a probe came to and plans the next.
+func (l *loop) conclude(r result, now time.Time) {
+	w, o := r.w, &r.obs
+	if w.removed {
+		w.phase = planned
+		l.forget(w)
+		return
+	}
+	l.learn(w, &r, now)
+	clearnet := r.lane.network == monitor.Clearnet
+	if o.Outcome.Success() && clearnet {
 		w.open = l.self.tempo.add(o.RTTOpen, w.open, r.begun.at)
 	}
 	before := w.record
 	if o.Outcome.Measured() {
-		w.outcome = o.Outcome
+		w.outcome, w.cause = o.Outcome, o.Cause
 		w.record, _ = l.set.cfg.Liveness.Step(before, l.observer, w.relay, o.Outcome, o.Start, o.At)
-		l.watchSpike(w, before, o, now)
+		if clearnet { // a proxy that fails is no spike, and its relays have no target networks
+			l.watchSpike(w, before, *o, now)
+		}
 	}
 	w.quiet = time.Time{}
 	w.basis = basis{at: now, before: before, outcome: o.Outcome, retry: o.RetryAfter}
@@ -327,5 +367,5 @@ func (l *loop) finish(r result) {
 		w.quiet = earlier(next, now.Add(o.RetryAfter))
 	}
 	l.plan(w, next)
-	l.report(w, o)
+	l.report(w, *o)
 }

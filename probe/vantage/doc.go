@@ -6,7 +6,10 @@
 //	                   │ due, Answer.Due  │ Answer.Expedite               ▼
 //	                   └──── own record (monitor.Liveness) ◄──────── Observation
 //	                                                                      │
-//	     canaries, lag, clock, descriptors, spike ─► Health ─► outbox ─► Core.Deliver
+//	     canaries, proxies, lag, clock, descriptors, spike ─► Health ─► outbox ─► Core.Deliver
+//
+// Each network has a lane of its own: room, a share of the pace, and a proxy
+// whose word every failure there waits for.
 //
 // It owns the schedule, the permits, the pace, the vantage's own health and the
 // queue of observations that the core has not taken yet. It keeps a liveness

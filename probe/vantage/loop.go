@@ -23,6 +23,7 @@ type loop struct {
 
 	tasks    chan monitor.Tasks
 	canaries chan canaryRound
+	proxies  chan proxyRound
 	answers  chan monitor.Answer
 	results  chan result
 	gone     chan struct{} // closed when nobody reads results any more
@@ -36,11 +37,14 @@ type loop struct {
 	flying   int
 	permits  *permits
 	pace     *pacer
+	turn     float64 // of the network that started a probe last
 
 	self selfCheck
 
 	expedited  uint64
 	notStarted uint64 // expedites
+	deep       uint64 // probes that tested capabilities
+	proxySkips uint64 // for want of a proxy that answers
 }
 
 // lane is what is separate for each network.
@@ -50,6 +54,19 @@ type lane struct {
 	inFlight int
 	urgent   *list.List // of *watched: expedited, first come first served
 	ready    *list.List // of *watched: due
+	relays   int        // that belong to it, at the last replan
+	turn     float64    // see turnOf
+
+	// Of a network behind a proxy that is asked whether it works (proxy.go).
+	proxied   bool
+	down      bool // it does not
+	downSince time.Time
+	failedAt  time.Time // when it last did not, zero = never
+	held      []result  // failures that it has not vouched for yet
+}
+
+func newLane(n monitor.Network) *lane {
+	return &lane{network: n, urgent: list.New(), ready: list.New()}
 }
 
 func (n *lane) room() bool { return n.inFlight < n.limit }
@@ -57,12 +74,15 @@ func (n *lane) room() bool { return n.inFlight < n.limit }
 // result is a probe that has ended.
 type result struct {
 	w       *watched
+	lane    *lane // that it ran in
 	obs     monitor.Observation
-	info    bool       // NIP-11 was asked for
 	begun   mark       // for our own lag
+	ended   time.Time  // with its monotonic part, of one that is held
 	places  []place    // permits that it held
 	addr    netip.Addr // that it dialled or would have dialled
 	refused bool       // there was no permit for addr
+
+	facts, deep, distinguished bool // were asked for; deep: capabilities
 }
 
 func newLoop(v *Vantage, probes context.Context) *loop {
@@ -72,21 +92,16 @@ func newLoop(v *Vantage, probes context.Context) *loop {
 		v: v, set: set, probes: probes,
 		tasks:    make(chan monitor.Tasks),
 		canaries: make(chan canaryRound),
+		proxies:  make(chan proxyRound),
 		answers:  make(chan monitor.Answer),
 		results:  make(chan result, 64),
 		gone:     make(chan struct{}),
 		relays:   map[monitor.RelayURL]*watched{},
 		observer: monitor.NewObserver(now),
-		lanes:    map[monitor.Network]*lane{},
 		permits:  newPermits(set.cfg.PerIP, set.cfg.PerSubnet),
 		pace:     newPacer(set.cfg.Rate, now),
 	}
-	for _, n := range []monitor.Network{monitor.Clearnet, monitor.Tor, monitor.I2P, monitor.Loki} {
-		if limit, ok := set.cfg.Networks[n]; ok {
-			l.lanes[n] = &lane{network: n, limit: limit, urgent: list.New(), ready: list.New()}
-			l.networks = append(l.networks, l.lanes[n])
-		}
-	}
+	l.relane(now)
 	l.self.init(v)
 	return l
 }
@@ -122,6 +137,11 @@ func (l *loop) run(ctx context.Context) {
 			if r.of == l.set {
 				l.canaryRound(r, wall())
 			}
+		case r := <-l.proxies:
+			l.adopt(wall())
+			if r.of == l.set {
+				l.proxyRound(r, wall())
+			}
 		case <-l.set.replaced:
 			l.adopt(wall())
 		}
@@ -141,9 +161,15 @@ func (l *loop) finishAll() {
 }
 
 // drain waits for the probes in flight: for DrainLimit as they are, then with
-// their contexts ended, and leaves behind what does not end even so.
+// their contexts ended, and leaves behind what does not end even so. What waits
+// for a proxy's word waits no longer.
 func (l *loop) drain(endProbes context.CancelFunc) {
-	defer l.publish()
+	defer func() {
+		for _, n := range l.networks {
+			l.noProxy(n, wall())
+		}
+		l.publish()
+	}()
 	defer close(l.gone)
 	limit := time.NewTimer(l.v.drainLimit)
 	defer limit.Stop()
@@ -174,6 +200,7 @@ const firstPace = 100 * time.Millisecond
 // slot.
 func (l *loop) setTasks(tasks []monitor.Task, now time.Time) {
 	l.round++
+	restarted := len(l.relays) == 0 // what is on the list is not new, as far as we know
 	fresh := 0
 	for _, t := range tasks {
 		if l.relays[t.Relay] == nil && !t.Candidate {
@@ -187,6 +214,7 @@ func (l *loop) setTasks(tasks []monitor.Task, now time.Time) {
 		if w == nil {
 			w = newWatched(t, l.lanes[t.Relay.Network()])
 			l.relays[t.Relay] = w
+			w.depth.from = first.FirstDepth(w.relay, l.v.name, t.Candidate || !restarted, now)
 			l.plan(w, first.First(w.relay, l.v.name, t, now))
 		}
 		promoted := w.task.Candidate && !t.Candidate

@@ -25,6 +25,13 @@ type outbox struct {
 	recoveries []monitor.Recovery
 	dropped    uint64
 	infosLost  uint64
+	lostNow    []loss // not yet told
+}
+
+// loss is what an observation held that was dropped, beside its outcome.
+type loss struct {
+	relay              monitor.RelayURL
+	info, facts, depth bool
 }
 
 func newOutbox(limit int) *outbox {
@@ -38,19 +45,17 @@ func infoSize(o *monitor.Observation) int {
 	return len(o.Info.Raw)
 }
 
-// add appends o. kept is false when there was no room for its NIP-11 document,
-// which is then to be asked for again.
-func (b *outbox) add(o monitor.Observation, batch int) (infoKept bool) {
+// add appends o, without its NIP-11 document where there is no room for it.
+func (b *outbox) add(o monitor.Observation, batch int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	infoKept = true
 	if n := infoSize(&o); n > 0 && b.infoBytes+n > maxInfoBytes {
-		o.Info, infoKept = nil, false
+		o.Info = nil
 		b.infosLost++
+		b.lostNow = append(b.lostNow, loss{relay: o.Relay, info: true})
 	}
 	if len(b.queue)-b.head >= b.limit {
-		b.drop(1)
-		b.dropped++
+		b.giveUp(1)
 	}
 	b.infoBytes += infoSize(&o)
 	b.queue = append(b.queue, o)
@@ -60,7 +65,23 @@ func (b *outbox) add(o monitor.Observation, batch int) (infoKept bool) {
 		default: // told already
 		}
 	}
-	return infoKept
+}
+
+// losses returns what was lost since it was last called, to be asked for again.
+func (b *outbox) losses() []loss {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ls := b.lostNow
+	b.lostNow = nil
+	return ls
+}
+
+// crowded reports whether the outbox is so full that what is added may well be
+// dropped: the core has been away for long.
+func (b *outbox) crowded() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue)-b.head > b.limit/2 || b.infoBytes > maxInfoBytes/2
 }
 
 // bound changes how many observations may wait.
@@ -69,9 +90,21 @@ func (b *outbox) bound(limit int) {
 	defer b.mu.Unlock()
 	b.limit = limit
 	if n := len(b.queue) - b.head - limit; n > 0 {
-		b.drop(n)
-		b.dropped += uint64(n)
+		b.giveUp(n)
 	}
+}
+
+// giveUp drops the n oldest, which the core has not got.
+func (b *outbox) giveUp(n int) {
+	for i := b.head; i < b.head+n; i++ {
+		o := &b.queue[i]
+		x := loss{o.Relay, o.Info != nil, o.DNS != nil, o.Capabilities != nil || o.Write != nil}
+		if x.info || x.facts || x.depth {
+			b.lostNow = append(b.lostNow, x)
+		}
+	}
+	b.drop(n)
+	b.dropped += uint64(n)
 }
 
 // drop forgets the n oldest.

@@ -18,8 +18,9 @@ const (
 	holdLate     = 100 * time.Millisecond // no start at all while a tick is this late
 	busyCPU      = 0.85                   // of the cores that we may use
 	idleCPU      = 0.75
-	expediteCut  = 0.05 // of the budget (corroboration.md, Suspicion asks)
-	expediteHold = 10 * time.Second
+	expediteCut  = 0.05             // of the budget (corroboration.md, Suspicion asks)
+	expediteHold = 10 * time.Second // of either may be saved up
+	deepCut      = 0.05             // of the present pace: probes that test capabilities
 )
 
 // bucket is a token bucket. A clock that goes backwards gives no tokens, one
@@ -85,11 +86,12 @@ type pacer struct {
 	wanted bool    // a probe waited for the pace since the last look
 	starts bucket
 	urgent bucket // the part of the budget that expedited probes may have
+	deep   bucket // and those that test capabilities, each of which takes longer
 }
 
 func newPacer(fixed float64, now time.Time) *pacer {
 	p := &pacer{fixed: fixed}
-	p.starts.last, p.urgent.last = now, now
+	p.starts.last, p.urgent.last, p.deep.last = now, now, now
 	p.demand(0, 0, now)
 	p.starts.tokens, p.urgent.tokens = 1, p.urgent.depth
 	return p
@@ -158,4 +160,6 @@ func (p *pacer) apply(now time.Time) {
 		u = min(p.full, max(minRate, headroom*p.need)) * expediteCut
 	}
 	p.urgent.set(u, u*expediteHold.Seconds(), now)
+	d := min(u, p.rate*deepCut)
+	p.deep.set(d, d*expediteHold.Seconds(), now)
 }

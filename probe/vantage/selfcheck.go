@@ -216,9 +216,10 @@ func (l *loop) recovered(i monitor.Impairment, since, now time.Time) {
 // doubt takes back what was measured while we could not measure: a delay of our
 // own of more than a second, no descriptors or no roots make any result unclear,
 // and a failure proves nothing either where shorter delays add up to that, where
-// all others were slow at the same time, or where the machine slept or its clock
-// jumped meanwhile.
-func (l *loop) doubt(o monitor.Observation, begun mark) monitor.Observation {
+// all others were slow at the same time, or where the machine slept, its clock
+// jumped or the network's proxy was away meanwhile.
+func (l *loop) doubt(o monitor.Observation, r *result) monitor.Observation {
+	begun := r.begun
 	if !o.Outcome.Measured() {
 		return o
 	}
@@ -237,6 +238,8 @@ func (l *loop) doubt(o monitor.Observation, begun mark) monitor.Observation {
 		return unclear(o, monitor.CauseLocalNetwork, "this vantage has no CA roots")
 	case failed && l.self.disturbed.After(begun.at):
 		return unclear(o, monitor.CauseLocalNetwork, "this machine slept or its clock was set meanwhile")
+	case failed && r.lane.failedAt.After(begun.at):
+		return unclear(o, monitor.CauseLocalNetwork, fmt.Sprintf("the proxy of this vantage for %s did not answer meanwhile", r.lane.network))
 	}
 	return o
 }
@@ -247,6 +250,9 @@ func unclear(o monitor.Observation, c monitor.Cause, why string) monitor.Observa
 		o.Evidence += " (" + o.Cause.String() + ")"
 	}
 	o.Outcome, o.Cause = monitor.OutcomeUnclear, c
+	// What did not answer to these may be our fault as well. That an event was sent
+	// stays true.
+	o.DNS, o.Capabilities = nil, nil
 	return o
 }
 
@@ -255,11 +261,15 @@ func (l *loop) replan() {
 	now := wall()
 	var due [demandSlices]int
 	reachable := 0
+	for _, n := range l.networks {
+		n.relays = 0
+	}
 	for _, w := range l.relays {
 		if w.lane == nil {
 			continue
 		}
 		reachable++
+		w.lane.relays++
 		if w.phase != planned {
 			continue
 		}
@@ -287,12 +297,25 @@ func (l *loop) backlog() (ready, urgent int) {
 // publish makes health and figures visible to other goroutines.
 func (l *loop) publish() {
 	s := &l.self
-	h := monitor.Health{Lag: s.p95, CanarySuccess: s.canary.lastSuccess, InFlight: l.flying, Watched: len(l.relays)}
+	h := monitor.Health{
+		Lag: s.p95, CanarySuccess: s.canary.lastSuccess, InFlight: l.flying, Watched: len(l.relays),
+		Networks: l.set.cfg.reached(),
+	}
 	s.conditions.health(&h)
+	flying, held := make(map[monitor.Network]int, len(l.networks)), 0
+	for _, n := range l.networks {
+		flying[n.network] = n.inFlight
+		held += len(n.held)
+		if n.down {
+			h.Down = append(h.Down, n.network)
+		}
+	}
 	ready, urgent := l.backlog()
 	g := Stats{
 		Ready: ready + urgent, Parked: l.permits.waiting, Rate: l.pace.rate,
+		InFlight: flying, Held: held,
 		Expedited: l.expedited, ExpeditesDropped: l.notStarted,
+		DeepProbes: l.deep, ProxySkips: l.proxySkips,
 	}
 	l.v.mu.Lock()
 	defer l.v.mu.Unlock()

@@ -2,7 +2,6 @@ package vantage
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/pharos-nostr/pharos/monitor"
 )
@@ -21,15 +20,14 @@ func newSetup(cfg Config, checker Checker) *setup {
 }
 
 // Configure replaces all of the configuration and the Checker, but for the
-// vantage's name, the set of its networks, DrainLimit and FlushLimit: these stay
-// as New got them, and of Networks only the concurrency of those that were there
-// is taken over.
+// vantage's name, DrainLimit and FlushLimit: these stay as New got them.
 //
 // It may be called at any time, before Run too, and does not wait: what is
 // planned moves to the new cadence at once, each relay to its own slot, while
 // probes in flight end under the old Checker. Records, expedited probes that
-// wait and the times for which relays asked to be left alone stay. Of several
-// calls in a row the last one counts.
+// wait and the times for which relays asked to be left alone stay. Relays of a
+// network that is new are looked at as at the start; those of one that is gone
+// are skipped with no_proxy. Of several calls in a row the last one counts.
 //
 // An error is monitor.ErrInvalid and names every setting that is wrong, or
 // monitor.ErrConflict when Run has ended; nothing has changed then.
@@ -40,7 +38,7 @@ func (v *Vantage) Configure(cfg Config, checker Checker) error {
 		return fmt.Errorf("%w vantage %s: it needs a checker", monitor.ErrInvalid, v.name)
 	}
 	cfg.Name, cfg.DrainLimit, cfg.FlushLimit = v.name, v.drainLimit, v.flushLimit
-	cfg.Networks = maps.Clone(cfg.Networks)
+	cfg.own()
 	if err := cfg.fill(); err != nil {
 		return err
 	}
@@ -48,11 +46,6 @@ func (v *Vantage) Configure(cfg Config, checker Checker) error {
 		return fmt.Errorf("%w: vantage %s has stopped", monitor.ErrConflict, v.name)
 	}
 	old := v.setup
-	for n, limit := range old.cfg.Networks {
-		if _, ok := cfg.Networks[n]; !ok {
-			cfg.Networks[n] = limit
-		}
-	}
 	v.setup = newSetup(cfg, checker)
 	v.outbox.bound(cfg.QueueSize)
 	close(old.replaced)

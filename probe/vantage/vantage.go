@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,8 +42,21 @@ type Config struct {
 
 	// Networks that the Checker can reach, with how many probes may be in
 	// flight on each. nil = clearnet with 1024. Relays of any other network are
-	// skipped with no_proxy.
+	// skipped with no_proxy. No network takes another one's room.
 	Networks map[monitor.Network]int
+	// Proxies tell of each network that is reached through a proxy whether the
+	// proxy answers; a nil or missing entry = the network needs none. They are
+	// asked at once and then every SelfCheckEvery, at most 15 s apart, and have 5 s
+	// each. While one fails, the relays of its network are skipped with impaired,
+	// and no failure there counts that it has not vouched for afterwards.
+	Proxies map[monitor.Network]func(context.Context) error
+	// Proxied: all that the Checker and Dial send goes through a proxy of this
+	// vantage. Names are resolved on this side of it and say nothing about the
+	// other, so dns canaries are left out; of another kind there must be one, unless
+	// there are none at all.
+	Proxied bool
+	// Write asks for the write test, too, where capabilities are tested.
+	Write bool
 	// Rate is how many probes may start in a second; 0 = spread over the
 	// interval. The pace falls below it under load.
 	Rate float64
@@ -50,7 +64,9 @@ type Config struct {
 	// 0 = 2 and 4 (probe.md, Being a good guest).
 	PerIP, PerSubnet int
 
-	Cadence  monitor.Cadence  // zero = monitor.DefaultCadence
+	// Cadence: zero = monitor.DefaultCadence, and so are FactsEvery and DepthEvery
+	// alone, which an older core does not know.
+	Cadence  monitor.Cadence
 	Liveness monitor.Liveness // zero = monitor.DefaultLiveness
 
 	// Canaries are asked every SelfCheckEvery (0 = 15 s); none = the network
@@ -76,6 +92,21 @@ type Config struct {
 
 // tasksEvery is how often the core is asked for changes.
 const tasksEvery = time.Second
+
+// own makes c's maps its own.
+func (c *Config) own() {
+	c.Networks, c.Proxies = maps.Clone(c.Networks), maps.Clone(c.Proxies)
+}
+
+// reached are the networks of c, clearnet first.
+func (c *Config) reached() (ns []monitor.Network) {
+	for _, n := range []monitor.Network{monitor.Clearnet, monitor.Tor, monitor.I2P, monitor.Loki} {
+		if _, ok := c.Networks[n]; ok {
+			ns = append(ns, n)
+		}
+	}
+	return ns
+}
 
 func (c *Config) fill() error {
 	var problems []error
@@ -133,6 +164,26 @@ func (c *Config) fill() error {
 	if c.Cadence.Interval <= 0 {
 		bad("interval %s: it must be positive", c.Cadence.Interval)
 	}
+	for _, d := range []struct {
+		name   string
+		value  *time.Duration
+		orElse time.Duration
+	}{
+		{"interval of facts", &c.Cadence.FactsEvery, monitor.DefaultCadence().FactsEvery},
+		{"interval of depth", &c.Cadence.DepthEvery, monitor.DefaultCadence().DepthEvery},
+	} {
+		if *d.value < 0 {
+			bad("%s %s: it must be positive", d.name, *d.value)
+		} else if *d.value == 0 {
+			*d.value = d.orElse
+		}
+	}
+	if c.Proxied && len(c.Canaries) > 0 {
+		c.Canaries = slices.DeleteFunc(slices.Clone(c.Canaries), func(k Canary) bool { return k.kind == "dns" })
+		if len(c.Canaries) == 0 {
+			bad("canaries: only dns ones, which say nothing about the network behind a proxy: name one of tcp, ws or wss too")
+		}
+	}
 	if c.Liveness == (monitor.Liveness{}) {
 		c.Liveness = monitor.DefaultLiveness()
 	}
@@ -182,7 +233,7 @@ type Vantage struct {
 // New returns a vantage that works for core through checker, or an error
 // (monitor.ErrInvalid) that names every setting which is wrong.
 func New(cfg Config, checker Checker, core Core, log *slog.Logger) (*Vantage, error) {
-	cfg.Networks = maps.Clone(cfg.Networks)
+	cfg.own()
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
@@ -194,6 +245,7 @@ func New(cfg Config, checker Checker, core Core, log *slog.Logger) (*Vantage, er
 		lag:     newLagMeter(time.Now()),
 		outbox:  newOutbox(cfg.QueueSize),
 	}
+	v.state.Networks = cfg.reached()
 	v.sender = &sender{v: v, log: v.log}
 	return v, nil
 }
@@ -222,7 +274,8 @@ func (v *Vantage) Run(ctx context.Context) error {
 	defer stopMeter()
 	helpers.Go(func() { v.lag.run(meterCtx) })
 	helpers.Go(func() { v.pollTasks(helpersCtx, l.tasks) })
-	helpers.Go(func() { v.watchCanaries(helpersCtx, l.canaries) })
+	helpers.Go(func() { watch(helpersCtx, v, canaryChecks, l.canaries) })
+	helpers.Go(func() { watch(helpersCtx, v, proxyChecks, l.proxies) })
 	delivery.Go(func() { v.sender.run(ctx, closing, l.answers) })
 
 	l.run(ctx)
@@ -268,19 +321,26 @@ func (v *Vantage) pollTasks(ctx context.Context, changes chan<- monitor.Tasks) {
 	}
 }
 
-// watchCanaries asks the canaries at once and then every SelfCheckEvery; those
-// of another configuration at once again.
-func (v *Vantage) watchCanaries(ctx context.Context, rounds chan<- canaryRound) {
+// checks is one kind of question about ourselves that is asked again and again.
+type checks[T any] struct {
+	every func(s *setup) time.Duration // 0 = there is nothing to ask
+	ask   func(ctx context.Context, s *setup) T
+}
+
+// watch asks at once and then every so often, and with another configuration at
+// once again, until ctx ends.
+func watch[T any](ctx context.Context, v *Vantage, c checks[T], rounds chan<- T) {
 	for ctx.Err() == nil {
-		v.watchThese(ctx, v.present(), rounds)
+		watchUnder(ctx, v.present(), c, rounds)
 	}
 }
 
-// watchThese asks the canaries of s until ctx ends or s is replaced.
-func (v *Vantage) watchThese(ctx context.Context, s *setup, rounds chan<- canaryRound) {
+// watchUnder asks until ctx ends or s is replaced.
+func watchUnder[T any](ctx context.Context, s *setup, c checks[T], rounds chan<- T) {
+	every := c.every(s)
 	next := time.NewTimer(0)
 	defer next.Stop()
-	if len(s.cfg.Canaries) == 0 {
+	if every == 0 {
 		next.Stop()
 	}
 	for {
@@ -292,7 +352,7 @@ func (v *Vantage) watchThese(ctx context.Context, s *setup, rounds chan<- canary
 		case <-next.C:
 		}
 		began := time.Now()
-		r := s.askCanaries(ctx)
+		r := c.ask(ctx, s)
 		if ctx.Err() != nil {
 			return // an end of ours is no failure of theirs
 		}
@@ -303,7 +363,7 @@ func (v *Vantage) watchThese(ctx context.Context, s *setup, rounds chan<- canary
 		case <-ctx.Done():
 			return
 		}
-		next.Reset(max(0, s.cfg.SelfCheckEvery-time.Since(began)))
+		next.Reset(max(0, every-time.Since(began)))
 	}
 }
 
@@ -324,6 +384,7 @@ func (v *Vantage) health() monitor.Health {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	h := v.state
-	h.Impairments = append([]monitor.Impairment(nil), h.Impairments...)
+	h.Impairments = slices.Clone(h.Impairments)
+	h.Networks, h.Down = slices.Clone(h.Networks), slices.Clone(h.Down)
 	return h
 }

@@ -27,7 +27,12 @@ type watched struct {
 
 	record   monitor.Record
 	outcome  monitor.Outcome // last measured
+	cause    monitor.Cause   // of that
+	distinct bool            // it told two questions apart, and has not been found a fake since
 	infoRead time.Time       // when its NIP-11 document was last read, zero = never
+	document document        // as last read
+	facts    extra           // both address families
+	depth    extra           // capabilities, and writing
 	addr     netip.Addr      // literal or last dialled; zero = not known
 	open     time.Duration   // how long it usually takes to open, 0 = not known
 	quiet    time.Time       // it asked us to stay away until then
@@ -48,7 +53,7 @@ type watched struct {
 
 func newWatched(t monitor.Task, n *lane) *watched {
 	w := &watched{relay: t.Relay, task: t, lane: n}
-	if n != nil && n.network == monitor.Clearnet {
+	if t.Relay.Network() == monitor.Clearnet {
 		// A literal address needs no probe to be known.
 		w.addr, _ = netip.ParseAddr(t.Relay.Host())
 	}
@@ -73,7 +78,7 @@ func (w *watched) target() place {
 func (w *watched) shift(d time.Duration) {
 	r, b := &w.record, &w.basis.before
 	for _, t := range []*time.Time{
-		&w.infoRead, &w.quiet, &w.due, &w.latest, &w.plan, &w.basis.at,
+		&w.infoRead, &w.facts.last, &w.facts.from, &w.depth.last, &w.depth.from, &w.quiet, &w.due, &w.latest, &w.plan, &w.basis.at,
 		&r.FirstFailure, &r.LastFailure, &r.LastSuccess, &r.BackoffUntil, &r.SessionSuccess, &r.OnlineSince,
 		&b.FirstFailure, &b.LastFailure, &b.LastSuccess, &b.BackoffUntil, &b.SessionSuccess, &b.OnlineSince,
 	} {
