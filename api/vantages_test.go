@@ -722,7 +722,7 @@ func TestEnrolment(t *testing.T) {
 			"cut":             {broken, 400, "could not be read"},
 			"a form":          {form, 415, "application/json"},
 			"large":           {enrol(machine, large), 413, "larger"},
-			"another version": {enrol(machine, `{"version":2,"token":"x","networks":["clearnet"]}`), 422, "version 2"},
+			"another version": {enrol(machine, `{"version":3,"token":"x","networks":["clearnet"]}`), 422, "version 3"},
 			"an array":        {enrol(machine, `[]`), 422, "invalid"},
 			"no network":      {enrol(machine, `{"version":1,"token":"x","networks":[]}`), 422, "networks"},
 			"unknown network": {enrol(machine, `{"version":1,"token":"x","networks":["moon"]}`), 422, "moon"},

@@ -117,12 +117,16 @@ func (c Corroboration) Decide(prev Verdict, ballots []Ballot, s Situation, now t
 		next.MajorityDownSince = time.Time{}
 	}
 
+	odd, singledOut := singledOut(ballots)
 	next.Marks = c.marks(&next, t, now)
+	if singledOut {
+		next.Marks |= MarkSingledOut
+	}
 	next.Quorum = t.quorum(state)
 	if b := loudest(ballots, side(state)); b != nil {
 		next.Cause, next.Evidence = b.Cause, b.Evidence
 	}
-	next.Reason = c.reason(prev.Reason, why, &next, t, ballots)
+	next.Reason = c.reason(prev.Reason, why, &next, t, ballots, odd)
 	return next
 }
 

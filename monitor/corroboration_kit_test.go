@@ -22,6 +22,8 @@ const interval = 5 * time.Minute // of the default options
 //	down, dead  4 and 9 failures, a timeout at tcp
 //	suspect     one failure
 //	restricted  HTTP 403
+//	auth, busy  refused: auth_required, rate_limited
+//	shut        HTTP 403 after a success that still counts
 //	none        able, without a vote
 //	cut         not able
 func ballots(spec string) []monitor.Ballot {
@@ -59,6 +61,15 @@ func ballot(group, vantage, word string) monitor.Ballot {
 		failed(monitor.VoteSuspect, 1)
 	case "restricted":
 		b.Vote, b.Outcome, b.Stage, b.Cause = monitor.VoteRestricted, monitor.OutcomeRestricted, monitor.StageUpgrade, monitor.CauseHTTP403
+	case "auth", "busy":
+		b.Vote, b.Outcome, b.Stage, b.Cause = monitor.VoteUp, monitor.OutcomeRefused, monitor.StageRead, monitor.CauseAuthRequired
+		if word == "busy" {
+			b.Cause = monitor.CauseRateLimited
+		}
+		b.LastSuccess, b.OnlineSince = b.At, b.At
+	case "shut":
+		b.Vote, b.Outcome, b.Stage, b.Cause = monitor.VoteUp, monitor.OutcomeRestricted, monitor.StageUpgrade, monitor.CauseHTTP403
+		b.LastSuccess, b.OnlineSince = b.At, b.At
 	case "none":
 		b.Eligible = false
 	case "cut":

@@ -43,26 +43,26 @@ func TestDecide(t *testing.T) {
 
 		{"2: first success", unknown, "up none", watching, online, "degraded", "1/1", "online: 1 of 1 group sees it up"},
 		{"2: all up", online, "up up up", watching, online, "", "3/3", "online: 3 of 3 groups see it up"},
-		{"2: one against two", online, "up down dead", watching, online, "partial", "1/3", "online: 1 of 3 groups sees it up (a1), 2 of 3 groups see it down"},
+		{"2: one against two", online, "up down dead", watching, online, "partial,singled_out", "1/3", "online: 1 of 3 groups sees it up (a1), 2 of 3 groups see it down; a1 alone sees it otherwise (ok)"},
 		{"2: two ups, not yet long", online, "up up down down dead", watching, online, "", "2/5", "online: 2 of 5 groups see it up, 3 of 5 groups see it down"},
 		{
 			"2: return, one group once", offline, "up suspect suspect", watching, offline, "", "0/3",
 			"offline: 1 of 3 groups sees it up again (a1); a second group or a second look is needed",
 		},
 		{"2: return, one group twice", offline, "twice suspect suspect", watching, online, "partial", "1/3", "online: 1 of 3 groups sees it up (a1)"},
-		{"2: return, two groups once", dead, "up up dead", watching, online, "", "2/3", "online: 2 of 3 groups see it up, 1 of 3 groups sees it down"},
+		{"2: return, two groups once", dead, "up up dead", watching, online, "singled_out", "2/3", "online: 2 of 3 groups see it up, 1 of 3 groups sees it down; c1 alone sees it otherwise (timeout at tcp)"},
 		{
-			"2: return against a majority", offline, "twice down dead", watching, offline, "", "2/3",
-			"offline: 1 of 3 groups sees it up again (a1); two are needed while most see it down",
+			"2: return against a majority", offline, "twice down dead", watching, offline, "singled_out", "2/3",
+			"offline: 1 of 3 groups sees it up again (a1); two are needed while most see it down; a1 alone sees it otherwise (ok)",
 		},
 		{"2: two groups against a majority", offline, "up up down dead dead", watching, online, "", "2/5", "online: 2 of 5 groups see it up, 3 of 5 groups see it down"},
 		{"2: one of two groups twice", offline, "twice down", watching, online, "partial", "1/2", "online: 1 of 2 groups sees it up (a1), 1 of 2 groups sees it down"},
 		{"2: an unconfirmed up brings nothing back", dead, "old old", watching, dead, "", "0/2", "dead: 2 of 2 groups have yet to confirm it; that is no majority, so the last verdict stands"},
 
 		{"3: majority down", online, "down down suspect", watching, offline, "", "2/3", "offline: 2 of 3 groups see it down (timeout at tcp)"},
-		{"3: down and dead together", online, "down dead restricted", watching, offline, "", "2/3", "offline: 2 of 3 groups see it down (timeout at tcp)"},
+		{"3: down and dead together", online, "down dead restricted", watching, offline, "singled_out", "2/3", "offline: 2 of 3 groups see it down (timeout at tcp); c1 alone sees it otherwise (http_403 at upgrade)"},
 		{"3: majority dead", online, "dead dead down", watching, dead, "", "2/3", "dead: 2 of 3 groups see it dead (timeout at tcp)"},
-		{"3: offline to dead", offline, "dead dead up", watching, offline, "", "2/3", "offline: 1 of 3 groups sees it up again (c1); two are needed while most see it down"},
+		{"3: offline to dead", offline, "dead dead up", watching, offline, "singled_out", "2/3", "offline: 1 of 3 groups sees it up again (c1); two are needed while most see it down; c1 alone sees it otherwise (ok)"},
 		{"3: offline to dead, none up", offline, "dead dead old", watching, dead, "", "2/3", "dead: 2 of 3 groups see it dead (timeout at tcp)"},
 		{"3: a brand-new relay", unknown, "down down", watching, offline, "", "2/2", "offline: 2 of 2 groups see it down (timeout at tcp)"},
 		{"3: a brand-new dead relay", unknown, "dead dead", watching, dead, "", "2/2", "dead: 2 of 2 groups see it dead (timeout at tcp)"},
@@ -103,7 +103,7 @@ func TestDecide(t *testing.T) {
 
 		{"start hold", online, "dead dead dead", starting, online, "", "0/3", "online: 3 of 3 groups see it down (timeout at tcp); nothing leaves so soon after a start"},
 		{"start hold lets others change", unknown, "dead dead dead", starting, dead, "", "3/3", "dead: 3 of 3 groups see it dead (timeout at tcp)"},
-		{"start hold lets others return", offline, "up up down", starting, online, "", "2/3", "online: 2 of 3 groups see it up, 1 of 3 groups sees it down"},
+		{"start hold lets others return", offline, "up up down", starting, online, "singled_out", "2/3", "online: 2 of 3 groups see it up, 1 of 3 groups sees it down; c1 alone sees it otherwise (timeout at tcp)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			prev := was(tc.prev)

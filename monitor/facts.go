@@ -134,17 +134,27 @@ type Facts struct {
 // TLSExpiryWarning is how long before its expiry a certificate is warned of.
 const TLSExpiryWarning = 14 * 24 * time.Hour
 
+// Expires reports whether the certificate is about to expire, or has expired.
+func (f *Facts) Expires(now time.Time) bool {
+	return f != nil && f.TLS != nil && !f.TLS.NotAfter.IsZero() && f.TLS.NotAfter.Sub(now) < TLSExpiryWarning
+}
+
 // Warnings are sentences for whoever runs the relay: a certificate that is about
 // to expire, an address family that does not answer, capabilities claimed and
 // disproved.
 func (f *Facts) Warnings(info *Info, now time.Time) []string {
 	out := []string{}
-	if t := f.TLS; t != nil && !t.NotAfter.IsZero() {
-		switch left := t.NotAfter.Sub(now); {
+	if f.Expires(now) {
+		day := f.TLS.NotAfter.UTC().Format(time.DateOnly)
+		switch left := f.TLS.NotAfter.Sub(now); {
 		case left <= 0:
-			out = append(out, "its TLS certificate expired on "+t.NotAfter.UTC().Format(time.DateOnly))
-		case left < TLSExpiryWarning:
-			out = append(out, fmt.Sprintf("its TLS certificate expires on %s, in %d days", t.NotAfter.UTC().Format(time.DateOnly), int(left/(24*time.Hour))))
+			out = append(out, "its TLS certificate expired on "+day)
+		case left < 24*time.Hour:
+			out = append(out, "its TLS certificate expires on "+day+", within a day")
+		case left < 48*time.Hour:
+			out = append(out, "its TLS certificate expires on "+day+", in 1 day")
+		default:
+			out = append(out, fmt.Sprintf("its TLS certificate expires on %s, in %d days", day, int(left/(24*time.Hour))))
 		}
 	}
 	if d := f.DNS; d != nil {
@@ -156,7 +166,7 @@ func (f *Facts) Warnings(info *Info, now time.Time) []string {
 		}
 	}
 	if info != nil {
-		for _, n := range f.Capabilities.NIPs(FindingDisproved) {
+		for _, n := range f.Disproved(now) {
 			if slices.Contains(info.NIPs, n) {
 				out = append(out, fmt.Sprintf("it claims NIP-%d, which a test disproved", n))
 			}

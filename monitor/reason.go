@@ -21,7 +21,7 @@ const (
 
 // reason says in words why v is as it is. An unchanged text is prev itself, so
 // that a quiet relay costs no allocation.
-func (c Corroboration) reason(prev string, w why, v *Verdict, t tally, ballots []Ballot) string {
+func (c Corroboration) reason(prev string, w why, v *Verdict, t tally, ballots []Ballot, odd string) string {
 	var room [256]byte
 	r := sentence(room[:0])
 	r = r.add(v.State.String(), ": ")
@@ -51,6 +51,9 @@ func (c Corroboration) reason(prev string, w why, v *Verdict, t tally, ballots [
 		r = r.standing(t, ballots).add("; nothing leaves so soon after a start")
 	case whyFlapping:
 		r = r.standing(t, ballots).add("; it flaps, so the verdict changes at most hourly")
+	}
+	if v.Marks.Has(MarkSingledOut) {
+		r = r.otherwise(ballots, odd)
 	}
 	if string(r) == prev {
 		return prev
@@ -138,6 +141,40 @@ func (r sentence) vantagesUp(ballots []Ballot) sentence {
 			r = r.add(sep, b.Vantage)
 			sep = ", "
 		}
+	}
+	return r.add(")")
+}
+
+// otherwise adds "; berlin alone sees it otherwise (http_403 at upgrade)" of the
+// vantages of group, with what the first of them got.
+func (r sentence) otherwise(ballots []Ballot, group string) sentence {
+	r = r.add("; ")
+	var first *Ballot
+	n := 0
+	for i := range ballots {
+		b := &ballots[i]
+		if !b.Eligible || b.Group != group {
+			continue
+		}
+		if n > 0 {
+			r = r.add(", ")
+		} else {
+			first = b
+		}
+		r = r.add(b.Vantage)
+		n++
+	}
+	verb := " alone sees it otherwise ("
+	if n > 1 {
+		verb = " alone see it otherwise ("
+	}
+	r = r.add(verb)
+	if first.Cause == CauseNone {
+		return r.add(first.Outcome.String(), ")")
+	}
+	r = r.add(first.Cause.String())
+	if first.Stage != StageNone {
+		r = r.add(" at ", first.Stage.String())
 	}
 	return r.add(")")
 }

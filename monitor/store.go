@@ -53,6 +53,9 @@ type Stored struct {
 	Served bool
 	// Maintenance holds the windows that are not over yet, by From.
 	Maintenance map[RelayURL][]Maintenance
+	// Facts holds what is known besides, of the relays of which there is
+	// something; what belongs to the process that stored it is left out.
+	Facts map[RelayURL]Facts
 }
 
 // Ingest is one batch and what stepping it came to, stored in one transaction.
@@ -63,6 +66,10 @@ type Ingest struct {
 	Records map[RelayURL]VantageRelay
 	// Infos are NIP-11 documents that differ from the last one stored.
 	Infos map[RelayURL]*Info
+	// Facts are what is known besides, each where it differs from the last one
+	// stored or was not confirmed in the store for a day; nil ones are left as
+	// they are.
+	Facts map[RelayURL]Facts
 }
 
 // Decision is what one round of decisions came to, stored in one transaction

@@ -1,6 +1,9 @@
 package monitor
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Vantage is a vantage point as the core knows it.
 type Vantage struct {
@@ -36,6 +39,17 @@ func (v *Vantage) Reaches(n Network) bool {
 	return false
 }
 
+// Lost reports whether the vantage's way into network n is down now: it says
+// nothing about the relays there until it is back.
+func (v *Vantage) Lost(n Network) bool {
+	for _, m := range v.Health.Down {
+		if m == n {
+			return true
+		}
+	}
+	return false
+}
+
 // VantageRelay is all that the core keeps of one relay as seen from one
 // vantage: the record and the last measured outcome.
 type VantageRelay struct {
@@ -58,4 +72,6 @@ type VantageRelay struct {
 	// NoRoute: the newest observation was unclear for want of a route to the
 	// relay's address family (an IPv6-only relay, a vantage without IPv6).
 	NoRoute bool
+	// Address is where the relay answered last; never stored.
+	Address netip.Addr
 }

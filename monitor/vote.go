@@ -34,7 +34,7 @@ func (c Corroboration) vote(vr *VantageRelay, now time.Time) Vote {
 
 // VantageEligible reports whether a vantage may vote at all now: enrolled and
 // not revoked, not impaired, its clock near ours, its last batch no more than
-// 2.5 intervals ago.
+// 2.5 intervals ago. It votes on no relay of a network that it has Lost.
 func (c Corroboration) VantageEligible(v *Vantage, now time.Time) bool {
 	return !v.Revoked && len(v.Health.Impairments) == 0 && v.Skew.Abs() <= c.MaxClockSkew &&
 		!v.LastSeen.IsZero() && now.Sub(v.LastSeen) <= c.Grace()
@@ -59,7 +59,7 @@ func (c Corroboration) AppendBallots(dst []Ballot, relay RelayURL, vantages []Va
 		v, vr := &vantages[i], &seen[i]
 		able := !v.Revoked && v.Reaches(network) && !vr.unroutable()
 		vote := c.vote(vr, now)
-		eligible := able && vote != VoteNone && c.VantageEligible(v, now)
+		eligible := able && vote != VoteNone && !v.Lost(network) && c.VantageEligible(v, now)
 		if eligible && vote.Against() && vr.Record.FirstFailure.After(suspicion) {
 			suspicion = vr.Record.FirstFailure
 		}

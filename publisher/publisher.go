@@ -215,8 +215,8 @@ type wanted struct {
 	prev   int64 // created_at of the newest report of this relay, 0 = none
 }
 
-// Reports takes the whole online set and returns the reports that were newly
-// signed: first ones, those whose content other than the measured times
+// Reports takes online relays, those without a report always among them, and
+// returns the reports that were newly signed: first ones, those whose content other than the measured times
 // changed, those of relays that returned, and those that are due. As many are
 // signed as find a second by reports.md 8; the others keep what they have and
 // wait for the next call, the longest waiting first.

@@ -102,7 +102,7 @@ func (e *Engine) carryOut(ctx context.Context, out *round, now time.Time) error 
 // its votes count. Its caller holds mu.
 func (e *Engine) check(r *relay, now time.Time) {
 	for i, v := range e.vantages {
-		if !v.Reaches(r.URL.Network()) {
+		if !v.Reaches(r.URL.Network()) || v.Lost(r.URL.Network()) {
 			continue
 		}
 		if asked := r.seen[i].Expedited; !asked.IsZero() && now.Sub(asked) < monitor.ExpeditedTimeout {

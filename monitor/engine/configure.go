@@ -10,8 +10,8 @@ import (
 
 // Configure puts another configuration in force while the engine runs: rules,
 // cadence, freshness, start hold, the configured and the excluded relays, the
-// bounds of submissions. Vantages, Registry, Pubkey, OnGeneration and Log stay as New was
-// given them.
+// bounds of submissions. Vantages, Registry, Pubkey, OnGeneration, Locate and Log stay as New
+// was given them.
 //
 // Records, verdicts and the list that is served stay; the new rules hold from
 // the next round on. Relays that the configuration names no longer are no
@@ -100,6 +100,7 @@ func (e *Engine) adopt(cfg *Config) {
 	old := e.cfg
 	e.cfg = *cfg
 	e.cfg.Vantages, e.cfg.Registry, e.cfg.Pubkey, e.cfg.OnGeneration, e.cfg.Log = old.Vantages, old.Registry, old.Pubkey, old.OnGeneration, old.Log
+	e.cfg.Locate = old.Locate
 	e.bounds = boundsOf(&e.cfg)
 	e.sweep = true
 }

@@ -31,7 +31,7 @@ func (e *Engine) elect(now time.Time) *election {
 				able[n], eligible[n] = map[string]bool{}, map[string]bool{}
 			}
 			able[n][v.Group] = true
-			if ok {
+			if ok && !v.Lost(n) {
 				eligible[n][v.Group] = true
 				groups[v.Group] = true
 			}

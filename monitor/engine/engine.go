@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,7 +67,10 @@ type Config struct {
 	// OnGeneration are called in order with each new generation, before it is
 	// what Generation returns; they must not block.
 	OnGeneration []func(*monitor.Generation)
-	Log          *slog.Logger
+	// Locate says where an address stands; nil = there are no databases. It must
+	// be quick, and ask nothing of the engine.
+	Locate func(netip.Addr) monitor.Place
+	Log    *slog.Logger
 }
 
 const (
@@ -117,9 +121,9 @@ type Engine struct {
 	// declared, by From.
 	maintenance map[monitor.RelayURL][]monitor.Maintenance
 	counts      counts
-	// reportsDue: some report's content may have changed.
-	reportsDue  bool
-	lastReports time.Time
+	lastReports time.Time // when all reports were looked through last
+	aliases     aliases
+	places      map[monitor.Place]*monitor.Place // those that relays have, each once
 
 	// Used under turn alone.
 	number    uint64 // newest generation
@@ -143,12 +147,14 @@ type serviceKey struct {
 type relay struct {
 	monitor.WatchedRelay
 	seen    []monitor.VantageRelay // aligned with Engine.vantages
-	tls     *monitor.TLSFacts
-	report  *monitor.SignedEvent // stored, nil = none
-	auth    bool                 // last measured read was refused for want of AUTH
-	payment bool                 // … of payment
-	dirty   bool                 // judge in the next round
-	pending bool                 // counted by the brake
+	facts   *facts                 // nil = none
+	place   *monitor.Place         // nil = nowhere that is known
+	report  *monitor.SignedEvent   // stored, nil = none
+	unsaid  bool                   // the report's content may have changed since
+	auth    bool                   // last measured read was refused for want of AUTH
+	payment bool                   // … of payment
+	dirty   bool                   // judge in the next round
+	pending bool                   // counted by the brake
 	// released: an operator lets its held departure go.
 	released bool
 	// attempted since the start, and why it was last skipped (warm-up).
@@ -189,6 +195,8 @@ func New(ctx context.Context, cfg Config, store Store, publisher func([]monitor.
 		byURL:       map[monitor.RelayURL]*relay{},
 		aside:       map[monitor.RelayURL]*relay{},
 		doubtful:    map[monitor.RelayURL]bool{},
+		places:      map[monitor.Place]*monitor.Place{},
+		aliases:     aliases{stale: true},
 		maintenance: map[monitor.RelayURL][]monitor.Maintenance{},
 		alone:       map[monitor.Network]time.Time{},
 		service:     map[serviceKey]*monitor.SignedEvent{},
@@ -257,6 +265,9 @@ func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
 				continue
 			}
 			rs.seen[i] = e.resume(v, rs, old, now)
+		}
+		if f, ok := stored.Facts[r.URL]; ok {
+			rs.facts = restored(f)
 		}
 		e.relays = append(e.relays, rs)
 		e.byURL[r.URL] = rs

@@ -62,8 +62,12 @@ func (e *Engine) lookAgain(i int, now time.Time) map[monitor.RelayURL]time.Time 
 			v.follow.Remove(u)
 			continue
 		}
-		if r.PausedUntil.After(now) {
+		switch {
+		case r.PausedUntil.After(now):
 			v.follow.Set(u, r.PausedUntil)
+			continue
+		case v.Lost(u.Network()):
+			v.follow.Set(u, now.Add(monitor.ExpeditedTimeout))
 			continue
 		}
 		at := e.wanted(v, r, &r.seen[i], now)

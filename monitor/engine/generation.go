@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
@@ -132,7 +133,23 @@ func (e *Engine) online(r *relay, now time.Time) monitor.OnlineRelay {
 		o.Writes = in.RestrictedWrites != nil && *in.RestrictedWrites
 		o.NIPs = in.NIPs
 	}
+	if f := r.facts; f != nil {
+		payment, leave := f.WriteNeeds(now)
+		o.Payment, o.Writes = o.Payment || payment, o.Writes || leave
+		o.NIPs = without(o.NIPs, f.Disproved(now))
+	}
+	if p := r.place; p != nil {
+		o.Country, o.Latitude, o.Longitude, o.Located = p.Country, p.Latitude, p.Longitude, p.Located
+	}
 	return o
+}
+
+// without is nips, which is not changed, without some of them.
+func without(nips, some []int) []int {
+	if !slices.ContainsFunc(some, func(n int) bool { return slices.Contains(nips, n) }) {
+		return nips
+	}
+	return slices.DeleteFunc(slices.Clone(nips), func(n int) bool { return slices.Contains(some, n) })
 }
 
 // clockWrong reports whether our clock is off by more than is tolerable.

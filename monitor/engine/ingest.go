@@ -63,10 +63,11 @@ type staged struct {
 	index    int // of the vantage
 	in       monitor.Ingest
 	observer *monitor.Observer
-	fresh    []*monitor.Observation // those that were stepped, history-only ones left out
-	failed   []monitor.RelayURL     // first failure of a streak
-	returned []monitor.RelayURL     // first success of an offline or dead relay
-	passed   []monitor.RelayURL     // failures that are history only
+	facts    map[monitor.RelayURL]*facts // of the relays of which something was told
+	fresh    []*monitor.Observation      // those that were stepped, history-only ones left out
+	failed   []monitor.RelayURL          // first failure of a streak
+	returned []monitor.RelayURL          // first success of an offline or dead relay
+	passed   []monitor.RelayURL          // failures that are history only
 	// unwatched counts the observations that were dropped.
 	unwatched int
 }
@@ -87,8 +88,11 @@ func (e *Engine) stage(b monitor.Batch, now time.Time) (*staged, error) {
 	if b.Seq-v.LastSeq > maxSkip {
 		return nil, fmt.Errorf("%w batch: its sequence %d is too far above the newest stored, %d", monitor.ErrInvalid, b.Seq, v.LastSeq)
 	}
-	s := &staged{index: i, observer: v.observer.Clone()}
-	s.in = monitor.Ingest{Batch: b, Skew: b.SentAt.Sub(now), Records: map[monitor.RelayURL]monitor.VantageRelay{}, Infos: map[monitor.RelayURL]*monitor.Info{}}
+	s := &staged{index: i, observer: v.observer.Clone(), facts: map[monitor.RelayURL]*facts{}}
+	s.in = monitor.Ingest{
+		Batch: b, Skew: b.SentAt.Sub(now), Records: map[monitor.RelayURL]monitor.VantageRelay{},
+		Infos: map[monitor.RelayURL]*monitor.Info{}, Facts: map[monitor.RelayURL]monitor.Facts{},
+	}
 	s.in.Batch.Observations = make([]monitor.Observation, 0, len(b.Observations))
 
 	recoveries := b.Recoveries
@@ -109,6 +113,9 @@ func (e *Engine) stage(b monitor.Batch, now time.Time) (*staged, error) {
 		}
 		seen := s.record(r)
 		paused := o.Outcome.Measured() && r.PausedUntil.After(now) // nobody was to look
+		if !paused && !networkDown(&b, o.At) {
+			e.learn(s, r, o, now)
+		}
 		if paused || e.historyOnly(o, &seen, now) {
 			if o.Outcome == monitor.OutcomeFailed && !paused {
 				s.passed = append(s.passed, o.Relay)
@@ -188,7 +195,13 @@ func (e *Engine) step(s *staged, r *relay, o *monitor.Observation, seen *monitor
 	task := monitor.Task{Relay: r.URL, Candidate: r.Candidate}
 	seen.NextDue = e.cfg.Cadence.Next(prev, next, r.URL, o.Vantage, task, o.Outcome, o.RetryAfter, o.At)
 	if o.Outcome.Success() {
-		seen.RTTOpen, seen.RTTRead, seen.RTTWrite = o.RTTOpen, o.RTTRead, o.RTTWrite
+		seen.RTTOpen, seen.RTTRead = o.RTTOpen, o.RTTRead
+		if o.Write != nil || o.RTTWrite > 0 { // measured once a day
+			seen.RTTWrite = o.RTTWrite
+		}
+	}
+	if o.Outcome != monitor.OutcomeFailed && o.Address.IsValid() {
+		seen.Address = located(o)
 	}
 }
 
@@ -226,22 +239,29 @@ func setBack(v *monitor.VantageRelay, now time.Time) {
 func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 	b := &s.in.Batch
 	v := e.vantages[s.index]
-	v.observer, v.LastSeq, v.LastSeen, v.Skew, v.Health = s.observer, b.Seq, now, s.in.Skew, b.Health
+	v.observer, v.LastSeq, v.LastSeen, v.Skew = s.observer, b.Seq, now, s.in.Skew
+	e.heard(v, b.Health)
 	e.counts.ingested++
 	e.counts.unwatched += uint64(s.unwatched)
 	e.storeAnswered(nil)
 	for url, seen := range s.in.Records {
 		r := e.byURL[url]
+		moved := r.seen[s.index].Address != seen.Address
 		r.seen[s.index] = seen
 		r.dirty = true
+		if moved && e.cfg.Locate != nil {
+			e.place(r, e.cfg.Locate)
+		}
 		if seen.Record.LastSuccess.After(r.Verdict.LastSuccess) {
 			r.Verdict.LastSuccess = seen.Record.LastSuccess
 		}
 	}
 	for url, info := range s.in.Infos {
-		e.byURL[url].Info = info
-		e.reportsDue = true
+		r := e.byURL[url]
+		r.Info, r.unsaid = info, true
+		e.aliases.stale = true
 	}
+	e.learned(s, now)
 	for i := range b.Observations {
 		o := &b.Observations[i]
 		e.counts.observations[o.Outcome]++
@@ -254,11 +274,8 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 		}
 		if o.Outcome.Success() {
 			auth, payment := o.Cause == monitor.CauseAuthRequired, o.Cause == monitor.CausePayment
-			e.reportsDue = e.reportsDue || auth != r.auth || payment != r.payment
+			r.unsaid = r.unsaid || auth != r.auth || payment != r.payment
 			r.auth, r.payment = auth, payment
-		}
-		if o.TLS != nil {
-			r.tls = o.TLS
 		}
 	}
 	for i := range b.Observations { // also of those that are history only
@@ -287,6 +304,18 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 	return a
 }
 
+// heard keeps what a vantage says of itself: which networks it has a way into is
+// its own to say.
+func (e *Engine) heard(v *vantage, h monitor.Health) {
+	if !slices.Equal(h.Down, v.Health.Down) || h.Networks != nil && !slices.Equal(h.Networks, v.Networks) {
+		e.sweep = true // who may vote changed for every relay there
+	}
+	if h.Networks != nil {
+		v.Networks = h.Networks
+	}
+	v.Health = h
+}
+
 // ask requests an expedited probe of a relay from up to most eligible vantages
 // of other groups than that of the vantage at index from. Those that have it dead
 // come last: their vote is known, while an up of another waits for its look.
@@ -300,7 +329,7 @@ func (e *Engine) ask(url monitor.RelayURL, from, most int, now time.Time) {
 			if most == 0 {
 				return
 			}
-			if dead != (r.seen[i].Record.State == monitor.StateDead) || i == from || v.Group == e.vantages[from].Group || !v.Reaches(url.Network()) || !e.eligible(v, now) {
+			if dead != (r.seen[i].Record.State == monitor.StateDead) || i == from || v.Group == e.vantages[from].Group || !v.Reaches(url.Network()) || v.Lost(url.Network()) || !e.eligible(v, now) {
 				continue
 			}
 			most--

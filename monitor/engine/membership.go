@@ -72,7 +72,6 @@ func (e *Engine) forget(r *relay, now time.Time) {
 	}
 	r.auth, r.payment, r.pending, r.released = false, false, false, false
 	r.skipped, r.report, r.dirty = monitor.CauseNone, nil, true
-	e.reportsDue = true
 }
 
 // regroup moves relays into and out of those that are watched. What was known of
@@ -84,7 +83,7 @@ func (e *Engine) regroup(joins, parts []*relay) {
 	for _, r := range parts {
 		delete(e.byURL, r.URL)
 		e.aside[r.URL] = r
-		r.seen, r.tls = nil, nil
+		r.seen, r.facts, r.place = nil, nil, nil
 	}
 	left := func(r *relay) bool { return e.byURL[r.URL] != r }
 	if len(parts) > 0 {
@@ -100,6 +99,7 @@ func (e *Engine) regroup(joins, parts []*relay) {
 		r.seen = make([]monitor.VantageRelay, len(e.vantages))
 		r.dirty = true
 	}
+	e.aliases.stale = true
 	e.gone = slices.DeleteFunc(e.gone, func(r *relay) bool { return e.byURL[r.URL] == r })
 	e.relays = merged(e.relays, joins)
 }

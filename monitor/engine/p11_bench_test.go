@@ -144,17 +144,20 @@ func (s *forgetful) Commit(_ context.Context, d *monitor.Decision) error {
 	return nil
 }
 
-// hourly is the publisher of the tests, with its first reports spread over the
-// hour that follows: a service that runs for long.
+// hourly is the publisher of the tests, with each relay's second report spread
+// over the hour that follows its first: a service that runs for long.
 type hourly struct{ publisher }
 
 func (p *hourly) Reports(now time.Time, online []monitor.ReportSource) []monitor.SignedEvent {
-	first := len(p.at) == 0
-	out := p.publisher.Reports(now, online)
-	if first {
-		for u := range p.at {
-			p.at[u] = now.Add(-rand.N(time.Hour))
+	var first []monitor.RelayURL
+	for i := range online {
+		if _, known := p.at[online[i].URL]; !known {
+			first = append(first, online[i].URL)
 		}
+	}
+	out := p.publisher.Reports(now, online)
+	for _, u := range first {
+		p.at[u] = now.Add(-rand.N(time.Hour))
 	}
 	return out
 }

@@ -57,6 +57,9 @@ func (s *store) Redeem(_ context.Context, in monitor.Enrolment) (monitor.Enrolle
 		return monitor.Enrolled{}, fmt.Errorf("%w: used", monitor.ErrConflict)
 	case by == "":
 		s.usedBy[in.Token] = in.Pubkey
+		if s.enrolled[inv.Name].Pubkey != in.Pubkey {
+			s.seq[inv.Name] = 0
+		}
 		s.enrolled[inv.Name] = monitor.Vantage{Name: inv.Name, Group: inv.Group, Pubkey: in.Pubkey, Networks: in.Networks, Enrolled: in.At}
 	}
 	v := s.enrolled[inv.Name]

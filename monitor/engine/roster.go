@@ -234,7 +234,11 @@ func (e *Engine) Revoke(ctx context.Context, name, actor string) error {
 func (e *Engine) dismiss(i int) {
 	e.vantages = slices.Delete(e.vantages, i, i+1)
 	for _, r := range e.relays {
+		left := r.seen[i].Address
 		r.seen = slices.Delete(r.seen, i, i+1)
+		if e.cfg.Locate != nil && left.IsValid() && !slices.ContainsFunc(r.seen, func(v monitor.VantageRelay) bool { return v.Address == left }) {
+			e.place(r, e.cfg.Locate)
+		}
 	}
 	e.sweep = true
 }

@@ -114,6 +114,7 @@ func (e *Engine) decide(now time.Time) *round {
 	all := e.sweep || now.Sub(e.lastSweep) >= sweepEvery
 	if all {
 		e.sweep, e.lastSweep = false, now
+		e.seekAliases(now)
 		for _, v := range e.vantages {
 			v.disagreement.advance(now)
 		}

@@ -17,11 +17,15 @@ func (e *Engine) RelayView(u monitor.RelayURL) monitor.RelayView {
 		return e.unwatched(u)
 	}
 	v := monitor.RelayView{
-		WatchedRelay: r.WatchedRelay, Monitored: true, Eligible: r.eligible(now), Facts: monitor.Facts{TLS: r.tls}, Report: r.report,
-		Maintenance: e.windows(u, now),
-		RTTOpenMS:   r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTOpen }),
-		RTTReadMS:   r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTRead }),
+		WatchedRelay: r.WatchedRelay, Monitored: true, Eligible: r.eligible(now), Report: r.report,
+		Maintenance: e.windows(u, now), Place: r.whereabouts(),
+		RTTOpenMS: r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTOpen }),
+		RTTReadMS: r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTRead }),
 	}
+	if r.facts != nil {
+		v.Facts = r.facts.Facts
+	}
+	v.Aliases, v.AliasOf = e.aliases.of(u)
 	vantages := make([]monitor.Vantage, len(e.vantages))
 	for i, vt := range e.vantages {
 		vantages[i] = e.judged(vt, now)
@@ -70,7 +74,11 @@ func (e *Engine) Status() monitor.Status {
 		if r.Verdict.Marks.Has(monitor.MarkHeld) {
 			s.Held++
 		}
+		if r.Verdict.State == monitor.StateOnline && r.facts.known().Expires(now) {
+			s.Expiring++
+		}
 	}
+	s.Aliases = e.aliases.count
 	for _, v := range e.vantages {
 		s.Vantages = append(s.Vantages, e.told(v, now))
 	}

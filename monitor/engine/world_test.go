@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,8 @@ type store struct {
 	lostCommit atomic.Bool
 	gate       chan struct{} // not nil: a batch waits for it
 	registry
+	facts    map[monitor.RelayURL]monitor.Facts
+	learned  []monitor.Facts // each row of facts, in order
 	commits  int
 	ingested int // observations
 }
@@ -50,13 +53,14 @@ func newStore() *store {
 	return &store{
 		relays: map[monitor.RelayURL]monitor.WatchedRelay{}, seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{},
 		seq: map[string]uint64{}, events: map[string]monitor.SignedEvent{}, windows: map[monitor.RelayURL][]monitor.Maintenance{},
+		facts: map[monitor.RelayURL]monitor.Facts{},
 	}
 }
 
 func (s *store) Load(context.Context) (*monitor.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &monitor.Stored{Maintenance: s.windows, Seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{}, Generation: s.number, Served: s.served, Relays: slices.Collect(maps.Values(s.relays)), Events: slices.Collect(maps.Values(s.events))}
+	out := &monitor.Stored{Facts: maps.Clone(s.facts), Maintenance: s.windows, Seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{}, Generation: s.number, Served: s.served, Relays: slices.Collect(maps.Values(s.relays)), Events: slices.Collect(maps.Values(s.events))}
 	for name := range s.seen {
 		out.Seen[name] = s.restored(name)
 	}
@@ -77,6 +81,7 @@ func (s *store) Load(context.Context) (*monitor.Stored, error) {
 func (s *store) restored(name string) map[monitor.RelayURL]monitor.VantageRelay {
 	out := maps.Clone(s.seen[name])
 	for u, v := range out {
+		v.Address = netip.Addr{}
 		v.Outcome, v.Stage, v.Cause, v.Evidence, v.At, v.Expedited = monitor.OutcomeNone, monitor.StageNone, monitor.CauseNone, "", time.Time{}, time.Time{}
 		v.Record.SessionSuccess, v.Record.OnlineSince = time.Time{}, time.Time{}
 		out[u] = v
@@ -120,6 +125,23 @@ func (s *store) Ingest(_ context.Context, in *monitor.Ingest) error {
 		s.seen[b.Vantage] = map[monitor.RelayURL]monitor.VantageRelay{}
 	}
 	maps.Copy(s.seen[b.Vantage], in.Records)
+	for u, f := range in.Facts {
+		s.learned = append(s.learned, f)
+		old := s.facts[u]
+		if f.TLS != nil {
+			old.TLS, old.TLSAt = f.TLS, f.TLSAt
+		}
+		if f.DNS != nil {
+			old.DNS, old.DNSAt = f.DNS, f.DNSAt
+		}
+		if f.Capabilities != nil {
+			old.Capabilities, old.CapabilitiesAt = f.Capabilities, f.CapabilitiesAt
+		}
+		if f.Write != nil {
+			old.Write, old.WriteAt = f.Write, f.WriteAt
+		}
+		s.facts[u] = old
+	}
 	if s.lostNext.Swap(false) {
 		return fmt.Errorf("%w: the connection was lost", monitor.ErrUnavailable)
 	}
@@ -204,10 +226,23 @@ type publisher struct {
 	at        map[monitor.RelayURL]time.Time
 	perRound  int // most new reports a call, 0 = no limit
 	withdrawn []monitor.RelayURL
+	// shown holds how each relay was last shown, calls how many each time.
+	shown map[monitor.RelayURL]monitor.ReportSource
+	calls []int
+}
+
+func newPublisher() *publisher {
+	return &publisher{at: map[monitor.RelayURL]time.Time{}, shown: map[monitor.RelayURL]monitor.ReportSource{}}
 }
 
 func (p *publisher) Reports(now time.Time, online []monitor.ReportSource) []monitor.SignedEvent {
 	var out []monitor.SignedEvent
+	if p.shown != nil {
+		p.calls = append(p.calls, len(online))
+		for _, s := range online {
+			p.shown[s.URL] = s
+		}
+	}
 	for _, s := range online {
 		if t, ok := p.at[s.URL]; ok && now.Sub(t) < time.Hour {
 			continue
@@ -279,6 +314,8 @@ type watcher struct {
 	recovery []monitor.Recovery
 	// sees says what a probe of a relay comes to now.
 	sees func(monitor.RelayURL, time.Time) monitor.Outcome
+	// tells adds to an observation what else the probe found; nil = nothing.
+	tells func(*monitor.Observation)
 }
 
 func up(monitor.RelayURL, time.Time) monitor.Outcome   { return monitor.OutcomeOK }
@@ -312,7 +349,7 @@ func newWorld(t *testing.T, relays int, vantages ...string) *world {
 		Interval: interval, ConfirmFailures: 3, HoldFraction: 0.1, HoldMin: 10, MaxClockSkew: time.Minute,
 		LiveMaxAge: 4 * time.Hour, MinFresh: 0.8,
 	}
-	w := &world{t: t, store: newStore(), pub: &publisher{at: map[monitor.RelayURL]time.Time{}}}
+	w := &world{t: t, store: newStore(), pub: newPublisher()}
 	w.cfg = engine.Config{
 		Liveness: monitor.DefaultLiveness(), Corroboration: c, Cadence: monitor.DefaultCadence(),
 		Freshness: monitor.Freshness{MaxAge: 4 * time.Hour, MinFresh: 0.8, MinCount: 2},
@@ -356,7 +393,7 @@ func (w *world) newWatcher(name string) *watcher {
 // restart stops the engine and starts another one on the same store.
 func (w *world) restart() {
 	w.stop()
-	w.pub = &publisher{at: map[monitor.RelayURL]time.Time{}}
+	w.pub = newPublisher()
 	w.start()
 }
 
@@ -408,6 +445,9 @@ func (v *watcher) probe(w *world) {
 			o.Stage, o.RTTOpen, o.RTTRead = monitor.StageRead, 80*time.Millisecond, 40*time.Millisecond
 		case monitor.OutcomeFailed:
 			o.Stage, o.Cause, o.Evidence = monitor.StageTCP, monitor.CauseTimeout, "no answer to the connection within 4 s"
+		}
+		if v.tells != nil {
+			v.tells(&o)
 		}
 		prev := v.record[t.Relay]
 		rec, _ := w.cfg.Liveness.Step(prev, v.observer, t.Relay, o.Outcome, now, now)

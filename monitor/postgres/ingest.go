@@ -17,8 +17,8 @@ import (
 	"github.com/pharos-nostr/pharos/monitor"
 )
 
-// Ingest stores one batch, the records that it led to, new documents and the
-// vantage's high-water sequence in one transaction, so that each batch is
+// Ingest stores one batch, the records that it led to, new documents and facts,
+// and the vantage's high-water sequence in one transaction, so that each batch is
 // stored exactly once, or not at all:
 //
 //	ErrConflict  a batch of this sequence or a later one is stored already
@@ -50,7 +50,10 @@ func (s *Store) Ingest(ctx context.Context, in *monitor.Ingest) error {
 		if err := putRecords(ctx, tx, in.Records, vantage, ids); err != nil {
 			return err
 		}
-		return putInfos(ctx, tx, in.Infos, ids, now)
+		if err := putInfos(ctx, tx, in.Infos, ids, now); err != nil {
+			return err
+		}
+		return putFacts(ctx, tx, in.Facts, ids)
 	})
 	if err == nil {
 		s.remember(ids)
@@ -68,7 +71,7 @@ func advance(ctx context.Context, tx pgx.Tx, in *monitor.Ingest, now time.Time) 
 	}
 	var id int16
 	err = tx.QueryRow(ctx, statement("ingest_vantage"), text(b.Vantage), int64(b.Seq), instant(now),
-		stamp(b.Health.ImpairedSince), health, in.Skew.Milliseconds()).Scan(&id)
+		stamp(b.Health.ImpairedSince), health, in.Skew.Milliseconds(), networksOf(b)).Scan(&id)
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return id, err
 	}
@@ -83,6 +86,15 @@ func advance(ctx context.Context, tx pgx.Tx, in *monitor.Ingest, now time.Time) 
 	return 0, fmt.Errorf("%w: stored already, up to %d", monitor.ErrConflict, stored)
 }
 
+// networksOf are the networks that the vantage says it has a way into; nil = it
+// says nothing.
+func networksOf(b *monitor.Batch) []string {
+	if b.Health.Networks == nil {
+		return nil
+	}
+	return networkNames(b.Health.Networks)
+}
+
 // watchedIDs returns the ids of all relays that in speaks of.
 func (s *Store) watchedIDs(ctx context.Context, tx pgx.Tx, in *monitor.Ingest) (map[monitor.RelayURL]int32, error) {
 	set := make(map[monitor.RelayURL]bool, len(in.Records))
@@ -93,6 +105,9 @@ func (s *Store) watchedIDs(ctx context.Context, tx pgx.Tx, in *monitor.Ingest) (
 		set[u] = true
 	}
 	for u := range in.Infos {
+		set[u] = true
+	}
+	for u := range in.Facts {
 		set[u] = true
 	}
 	urls := slices.Collect(maps.Keys(set))

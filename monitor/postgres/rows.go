@@ -13,16 +13,19 @@ type healthJSON struct {
 	CanarySuccess time.Time            `json:"canary_success,omitzero"`
 	InFlight      int                  `json:"in_flight"`
 	Watched       int                  `json:"watched"`
+	Networks      []monitor.Network    `json:"networks,omitzero"`
+	Down          []monitor.Network    `json:"down,omitempty"`
 }
 
 func healthRow(h monitor.Health) healthJSON {
-	return healthJSON{h.Impairments, h.Lag.Milliseconds(), clampStored(h.CanarySuccess), h.InFlight, h.Watched}
+	return healthJSON{h.Impairments, h.Lag.Milliseconds(), clampStored(h.CanarySuccess), h.InFlight, h.Watched, h.Networks, h.Down}
 }
 
 func (h healthJSON) health(impairedSince time.Time) monitor.Health {
 	return monitor.Health{
 		Impairments: h.Impairments, ImpairedSince: impairedSince, Lag: duration(h.LagMS),
 		CanarySuccess: h.CanarySuccess, InFlight: h.InFlight, Watched: h.Watched,
+		Networks: h.Networks, Down: h.Down,
 	}
 }
 

@@ -67,13 +67,26 @@ func TestRestartRestores(t *testing.T) {
 	health := monitor.Health{
 		Impairments: []monitor.Impairment{monitor.ImpairedSpike}, ImpairedSince: at.Add(-time.Minute),
 		Lag: 12 * time.Millisecond, CanarySuccess: at, InFlight: 5, Watched: 2,
+		Networks: []monitor.Network{monitor.Clearnet, monitor.I2P}, Down: []monitor.Network{monitor.I2P},
+	}
+	facts := monitor.Facts{
+		TLS: &monitor.TLSFacts{Version: "1.3", Issuer: "R11\u0000", Names: []string{"down.example"}, NotAfter: at.AddDate(0, 2, 0)}, TLSAt: at,
+		DNS:   &monitor.DNSFacts{Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}, IPv4: monitor.ReachFails, IPv6: monitor.ReachAnswers},
+		DNSAt: at.Add(-time.Hour),
+		Capabilities: &monitor.Capabilities{
+			Auth: monitor.FindingConfirmed, Search: monitor.FindingDisproved, Limit: monitor.FindingDisproved, Sample: "ab12",
+		},
+		CapabilitiesAt: at.Add(-2 * time.Hour),
+		Write:          &monitor.WriteFacts{Result: monitor.WriteRefused, Reason: "blocked: no"}, WriteAt: at.Add(-3 * time.Hour),
 	}
 	check(t, s.Ingest(t.Context(), &monitor.Ingest{
 		Skew:    1500 * time.Millisecond,
 		Batch:   monitor.Batch{Vantage: "a", Seq: 7, SentAt: at, Health: health},
 		Records: map[monitor.RelayURL]monitor.VantageRelay{down.URL: record},
 		Infos:   map[monitor.RelayURL]*monitor.Info{down.URL: info},
+		Facts:   map[monitor.RelayURL]monitor.Facts{down.URL: facts},
 	}))
+	facts.TLS = &monitor.TLSFacts{Version: "1.3", Issuer: "R11", Names: []string{"down.example"}, NotAfter: at.AddDate(0, 2, 0)}
 	fresh := time.Now().Truncate(time.Second).UTC()
 	report := monitor.SignedEvent{
 		ID: "01", Kind: 30166, Pubkey: "key", D: "wss://down.example/", CreatedAt: fresh, Expires: fresh.Add(time.Hour), JSON: []byte(`{"id":"01", "x":1}`),
@@ -92,7 +105,7 @@ func TestRestartRestores(t *testing.T) {
 	down.Info = info
 	record.Record.SessionSuccess, record.Record.OnlineSince, record.Expedited = time.Time{}, time.Time{}, time.Time{}
 	record.Outcome, record.Stage, record.Cause, record.Evidence, record.At = 0, 0, 0, "", time.Time{}
-	vantage.LastSeq, vantage.Health = 7, health
+	vantage.LastSeq, vantage.Health, vantage.Networks = 7, health, health.Networks
 	if len(got.Vantages) == 1 {
 		if seen := got.Vantages[0].LastSeen; seen.IsZero() || seen.After(began) {
 			t.Errorf("vantage last seen at %s", seen)
@@ -105,8 +118,9 @@ func TestRestartRestores(t *testing.T) {
 		Seen:       map[string]map[monitor.RelayURL]monitor.VantageRelay{"a": {down.URL: record}},
 		Events:     []monitor.SignedEvent{profile, report},
 		Generation: 812, Served: true,
+		Facts: map[monitor.RelayURL]monitor.Facts{down.URL: facts},
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); d != "" {
 		t.Error(d)
 	}
 }
@@ -175,7 +189,7 @@ func TestIngestExactlyOnce(t *testing.T) {
 	}
 	after, err := s.Load(t.Context())
 	check(t, err)
-	if d := cmp.Diff(before, after); d != "" {
+	if d := cmp.Diff(before, after, cmpopts.EquateComparable(netip.Addr{})); d != "" {
 		t.Error(d)
 	}
 	if n := len(observations(t, s, urls[0])); n != 1 {

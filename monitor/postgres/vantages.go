@@ -66,8 +66,9 @@ func (s *Store) Invitations(ctx context.Context, now time.Time) ([]monitor.Invit
 
 // Redeem takes up an invitation, in one transaction: of two machines that come
 // with the same token one becomes the vantage. The same machine may come again
-// and is answered the same. A vantage of that name keeps sequence and records,
-// unless its group is another one, and loses its former key.
+// and is answered the same. A vantage of that name keeps its records, unless its
+// group is another one, and its sequence, unless its key is: each key numbers its
+// batches from 1, and nothing that another one signed is taken any longer.
 //
 //	ErrNotFound  there is no such token
 //	ErrConflict  it has expired or was used with another key, or the key is

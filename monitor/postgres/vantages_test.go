@@ -121,19 +121,33 @@ func TestVantagesOnOtherMachines(t *testing.T) {
 	if !stored.Vantages[1].Revoked || len(stored.Seen["ber"]) != 0 {
 		t.Errorf("revoked: %+v with records of %d relays", stored.Vantages[1], len(stored.Seen["ber"]))
 	}
-	// Back under another key: sequence and records go on, unless it is another place.
+	// Back under another key: the records go on, unless it is another place; the
+	// numbers begin anew, whatever the former key came to.
 	check(t, s.Invite(ctx, invitation("ber", "five", at)))
 	back, err := s.Redeem(ctx, monitor.Enrolment{Token: monitor.HashToken("five"), Pubkey: key("c"), Networks: clearnet, At: at})
 	check(t, err)
-	if back.Vantage.LastSeq != 7 || back.Vantage.Pubkey != key("c") || len(back.Seen) != 2 {
+	if back.Vantage.LastSeq != 0 || back.Vantage.Pubkey != key("c") || len(back.Seen) != 2 {
 		t.Errorf("back: %+v with %d records", back.Vantage, len(back.Seen))
+	}
+	first := batch(1, at.Add(time.Minute), urls...)
+	first.Batch.Vantage = "ber"
+	check(t, s.Ingest(ctx, first))
+	if err := s.Ingest(ctx, first); !errors.Is(err, monitor.ErrConflict) {
+		t.Errorf("the first batch of another key once more: %v, want ErrConflict", err)
+	}
+	// Invited anew with the key that it has: its numbers go on.
+	check(t, s.Invite(ctx, invitation("ber", "five and a half", at)))
+	back, err = s.Redeem(ctx, monitor.Enrolment{Token: monitor.HashToken("five and a half"), Pubkey: key("c"), Networks: clearnet, At: at})
+	check(t, err)
+	if back.Vantage.LastSeq != 1 {
+		t.Errorf("back with the same key: %+v", back.Vantage)
 	}
 	moved := invitation("ber", "six", at)
 	moved.Group = "elsewhere"
 	check(t, s.Invite(ctx, moved))
 	back, err = s.Redeem(ctx, monitor.Enrolment{Token: monitor.HashToken("six"), Pubkey: key("d"), Networks: clearnet, At: at.Add(time.Second)})
 	check(t, err)
-	if back.Vantage.Group != "elsewhere" || len(back.Seen) != 0 || back.Vantage.LastSeq != 7 {
+	if back.Vantage.Group != "elsewhere" || len(back.Seen) != 0 || back.Vantage.LastSeq != 0 {
 		t.Errorf("in another group: %+v with %d records", back.Vantage, len(back.Seen))
 	}
 	conn, err := pgx.Connect(ctx, url)

@@ -148,7 +148,7 @@ func decodeHeader(line []byte) (header, error) {
 		return header{}, err
 	}
 	h := header{Version: v.Version}
-	if v.Version == Version { // of another, only the number can be read
+	if checkVersion(v.Version) == nil { // of another, only the number can be read
 		if err := unmarshal(line, &h, true); err != nil {
 			return header{}, err
 		}

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/pharos-nostr/pharos/monitor"
 )
@@ -32,8 +33,8 @@ func (e *Enrolment) UnmarshalJSON(b []byte) error {
 	if err := unmarshal(b, &v, false); err != nil {
 		return err
 	}
-	if v.Version != Version {
-		return invalid("field version: this is version %d, and %d is spoken here; bring vantage and core to the same version", v.Version, Version)
+	if err := checkVersion(v.Version); err != nil {
+		return err
 	}
 	var in enrolment
 	if err := unmarshal(b, &in, true); err != nil {
@@ -45,24 +46,30 @@ func (e *Enrolment) UnmarshalJSON(b []byte) error {
 	if err := text(in.Software, maxText); err != nil {
 		return named("software", err)
 	}
-	if len(in.Networks) == 0 || len(in.Networks) > len(networks) {
-		return named("networks", invalid("there are none, or some twice"))
+	if len(in.Networks) == 0 {
+		return named("networks", invalid("there are none"))
 	}
-	seen := map[monitor.Network]bool{}
-	for _, n := range in.Networks {
-		switch {
-		case !networks[n]:
-			return named("networks", invalid("%s is unknown", short(string(n))))
-		case seen[n]:
-			return named("networks", invalid("%s is there twice", n))
-		}
-		seen[n] = true
+	if err := checkNetworks(in.Networks); err != nil {
+		return named("networks", err)
 	}
 	*e = Enrolment(in)
 	return nil
 }
 
-var networks = map[monitor.Network]bool{monitor.Clearnet: true, monitor.Tor: true, monitor.I2P: true, monitor.Loki: true}
+var networks = []monitor.Network{monitor.Clearnet, monitor.Tor, monitor.I2P, monitor.Loki}
+
+// checkNetworks reports a network that is unknown or there twice.
+func checkNetworks(list []monitor.Network) error {
+	for i, n := range list {
+		switch {
+		case !slices.Contains(networks, n):
+			return invalid("%s is unknown", short(string(n)))
+		case slices.Contains(list[:i], n):
+			return invalid("%s is there twice", n)
+		}
+	}
+	return nil
+}
 
 // Enrolled is the answer to an enrolment: what the core calls the vantage.
 type Enrolled struct {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,7 +57,8 @@ func FuzzBatchText(f *testing.F) {
 	text := unzip(f, encode(f, batch()))
 	f.Add(text)
 	f.Add(text[:len(text)/2])
-	f.Add(`{"version":1,"version":2}` + "\n")
+	f.Add(`{"version":1,"version":3}` + "\n")
+	f.Add(strings.Replace(text, `"version":2`, `"version":1`, 1))
 	f.Add(`{"version":1,"vantage":"berlin","seq":1,"seq":2,"sent_at":"2026-11-30T12:00:00Z","count":0,"health":{}}` + "\n")
 	f.Fuzz(func(t *testing.T, text string) { checkBatch(t, zip(t, text)) })
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
@@ -25,6 +26,8 @@ type health struct {
 	CanarySuccess time.Time            `json:"canary_success,omitzero"`
 	InFlight      int                  `json:"in_flight"`
 	Watched       int                  `json:"watched"`
+	Networks      []monitor.Network    `json:"networks,omitzero"` // none is not the same as nothing said
+	Down          []monitor.Network    `json:"down,omitempty"`
 }
 
 type recovery struct {
@@ -40,7 +43,7 @@ func newHeader(b *monitor.Batch) header {
 		Health: health{
 			Impairments: b.Health.Impairments, ImpairedSince: utc(b.Health.ImpairedSince),
 			Lag: millis(min(b.Health.Lag, maxDuration)), CanarySuccess: utc(b.Health.CanarySuccess),
-			InFlight: b.Health.InFlight, Watched: b.Health.Watched,
+			InFlight: b.Health.InFlight, Watched: b.Health.Watched, Networks: b.Health.Networks, Down: b.Health.Down,
 		},
 	}
 	for _, r := range b.Recoveries {
@@ -56,7 +59,7 @@ func (h *header) batch() *monitor.Batch {
 		Health: monitor.Health{
 			Impairments: h.Health.Impairments, ImpairedSince: utc(h.Health.ImpairedSince),
 			Lag: time.Duration(h.Health.Lag), CanarySuccess: utc(h.Health.CanarySuccess),
-			InFlight: h.Health.InFlight, Watched: h.Health.Watched,
+			InFlight: h.Health.InFlight, Watched: h.Health.Watched, Networks: h.Health.Networks, Down: h.Health.Down,
 		},
 	}
 	for _, r := range h.Recoveries {
@@ -75,9 +78,10 @@ func utc(t time.Time) time.Time {
 
 // check holds for headers that are written and that are read.
 func (h *header) check() error {
+	if err := checkVersion(h.Version); err != nil {
+		return err
+	}
 	switch {
-	case h.Version != Version:
-		return invalid("field version: this is version %d, and %d is spoken here; bring vantage and core to the same version", h.Version, Version)
 	case h.Vantage == "":
 		return named("vantage", invalid("there is none"))
 	case h.Seq == 0:
@@ -119,6 +123,17 @@ func (h *health) check() error {
 		return named("health.in_flight", invalid("it is negative"))
 	case h.Watched < 0:
 		return named("health.watched", invalid("it is negative"))
+	}
+	if err := checkNetworks(h.Networks); err != nil {
+		return named("health.networks", err)
+	}
+	if err := checkNetworks(h.Down); err != nil {
+		return named("health.down", err)
+	}
+	for _, n := range h.Down {
+		if h.Networks != nil && !slices.Contains(h.Networks, n) {
+			return named("health.down", invalid("there is no way into %s that could be down", n))
+		}
 	}
 	for _, i := range h.Impairments {
 		if err := checkImpairment(i, known); err != nil {

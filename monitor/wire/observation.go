@@ -2,12 +2,14 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/pharos-nostr/pharos/monitor"
 )
@@ -34,6 +36,10 @@ type observation struct {
 	AuthSeen   bool              `json:"auth_seen,omitempty"`
 	TLS        *monitor.TLSFacts `json:"tls,omitempty"`
 	Info       *info             `json:"info,omitempty"`
+
+	DNS          *monitor.DNSFacts     `json:"dns,omitempty"`
+	Capabilities *monitor.Capabilities `json:"capabilities,omitempty"`
+	Write        *monitor.WriteFacts   `json:"write,omitempty"`
 }
 
 // stages is how long each stage took.
@@ -109,7 +115,8 @@ func CheckObservation(o *monitor.Observation) error {
 	if err := checkTLS(o.TLS); err != nil {
 		return named("tls", err)
 	}
-	return named("info", checkInfo(o.Info))
+	return cmp.Or(named("info", checkInfo(o.Info)), named("dns", checkDNS(o.DNS)),
+		named("capabilities", checkCapabilities(o.Capabilities)), named("write", checkWrite(o.Write)))
 }
 
 var errMeasured = invalid("it is not from 0 to %d ms", maxDuration.Milliseconds())
@@ -176,6 +183,53 @@ func checkInfo(i *monitor.Info) error {
 	return text(string(i.Raw), maxInfoRaw)
 }
 
+func checkDNS(f *monitor.DNSFacts) error {
+	switch {
+	case f == nil:
+		return nil
+	case strange(f.IPv4.String()), strange(f.IPv6.String()):
+		return invalid("an address family came to something unknown")
+	case len(f.Addresses) > maxAddresses:
+		return invalid("it has more than %d addresses", maxAddresses)
+	}
+	for i, a := range f.Addresses {
+		switch {
+		case !a.IsValid() || a.Zone() != "" || a.Is4In6():
+			return invalid("an address is none, has a zone or maps an IPv4 one")
+		case i > 0 && !f.Addresses[i-1].Less(a):
+			return invalid("its addresses are not ascending")
+		}
+	}
+	return nil
+}
+
+func checkCapabilities(c *monitor.Capabilities) error {
+	if c == nil {
+		return nil
+	}
+	for _, f := range [...]monitor.Finding{c.Auth, c.Count, c.Search, c.Negentropy, c.EOSE, c.Limit, c.Until} {
+		if strange(f.String()) {
+			return invalid("a finding is unknown")
+		}
+	}
+	if len(c.Sample) > maxSample || strings.Trim(c.Sample, "0123456789abcdef") != "" {
+		return invalid("sample is not at most %d digits of lower-case hex", maxSample)
+	}
+	return nil
+}
+
+func checkWrite(w *monitor.WriteFacts) error {
+	switch {
+	case w == nil:
+		return nil
+	case strange(w.Result.String()):
+		return invalid("its result is unknown")
+	case strings.ContainsFunc(w.Reason, unicode.IsControl):
+		return invalid("its reason is not one line")
+	}
+	return text(w.Reason, maxReason)
+}
+
 // appendObservation adds the line of o.
 func appendObservation(w *bytes.Buffer, o *monitor.Observation) error {
 	if err := CheckObservation(o); err != nil {
@@ -186,6 +240,7 @@ func appendObservation(w *bytes.Buffer, o *monitor.Observation) error {
 		Outcome: o.Outcome, Stage: o.Stage, Cause: o.Cause, Evidence: o.Evidence, NoEOSE: o.NoEOSE,
 		RTTOpen: millis(o.RTTOpen), RTTRead: millis(o.RTTRead), RTTWrite: millis(o.RTTWrite),
 		HTTPStatus: o.HTTPStatus, Lag: millis(min(o.Lag, maxDuration)), RetryAfter: millis(o.RetryAfter), AuthSeen: o.AuthSeen, TLS: o.TLS,
+		DNS: o.DNS, Capabilities: o.Capabilities, Write: o.Write,
 	}
 	for stage, field := range line.Times.byStage() {
 		if field != nil {
@@ -216,6 +271,7 @@ func decodeObservation(b []byte, vantage string) (monitor.Observation, error) {
 		Outcome: line.Outcome, Stage: line.Stage, Cause: line.Cause, Evidence: line.Evidence, NoEOSE: line.NoEOSE,
 		RTTOpen: time.Duration(line.RTTOpen), RTTRead: time.Duration(line.RTTRead), RTTWrite: time.Duration(line.RTTWrite),
 		HTTPStatus: line.HTTPStatus, Lag: time.Duration(line.Lag), RetryAfter: time.Duration(line.RetryAfter), AuthSeen: line.AuthSeen, TLS: line.TLS,
+		DNS: line.DNS, Capabilities: line.Capabilities, Write: line.Write,
 	}
 	for stage, field := range line.Times.byStage() {
 		if field != nil {

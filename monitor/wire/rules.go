@@ -29,6 +29,8 @@ type cadence struct {
 	RetryAfterMax   millis `json:"retry_after_max_ms"`
 	FailureWindow   millis `json:"failure_window_ms"`
 	InfoEvery       millis `json:"info_every_ms"`
+	FactsEvery      millis `json:"facts_every_ms,omitzero"`
+	DepthEvery      millis `json:"depth_every_ms,omitzero"`
 }
 
 type liveness struct {
@@ -49,6 +51,7 @@ func (r Rules) MarshalJSON() ([]byte, error) {
 		cadence{
 			millis(c.Interval), millis(c.SecondLook), millis(c.FirstWithin), millis(c.CandidateWithin), millis(c.DeadRetry),
 			millis(c.DeadLong), millis(c.DeadLongAfter), millis(c.RetryAfterMax), millis(c.FailureWindow), millis(c.InfoEvery),
+			millis(c.FactsEvery), millis(c.DepthEvery),
 		},
 		liveness{
 			l.MaxFailuresBeforeDead, millis(l.MinFailureDuration), millis(l.ConnectivityWindow), millis(l.FailureWindow),
@@ -58,19 +61,27 @@ func (r Rules) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads rules; the error is monitor.ErrInvalid. What they say is
-// checked as part of Tasks.
+// checked as part of Tasks. A core of version 1 says nothing of facts_every_ms
+// and depth_every_ms: they have their defaults then.
 func (r *Rules) UnmarshalJSON(b []byte) error {
 	var in rules
 	if err := unmarshal(b, &in, false); err != nil {
 		return err
 	}
 	c, l := &in.Cadence, &in.Liveness
+	if c.FactsEvery == 0 {
+		c.FactsEvery = millis(monitor.DefaultCadence().FactsEvery)
+	}
+	if c.DepthEvery == 0 {
+		c.DepthEvery = millis(monitor.DefaultCadence().DepthEvery)
+	}
 	*r = Rules{
 		monitor.Cadence{
 			Interval: time.Duration(c.Interval), SecondLook: time.Duration(c.SecondLook),
 			FirstWithin: time.Duration(c.FirstWithin), CandidateWithin: time.Duration(c.CandidateWithin),
 			DeadRetry: time.Duration(c.DeadRetry), DeadLong: time.Duration(c.DeadLong), DeadLongAfter: time.Duration(c.DeadLongAfter),
 			RetryAfterMax: time.Duration(c.RetryAfterMax), FailureWindow: time.Duration(c.FailureWindow), InfoEvery: time.Duration(c.InfoEvery),
+			FactsEvery: time.Duration(c.FactsEvery), DepthEvery: time.Duration(c.DepthEvery),
 		},
 		monitor.Liveness{
 			MaxFailuresBeforeDead: l.MaxFailuresBeforeDead, MinFailureDuration: time.Duration(l.MinFailureDuration),
@@ -103,6 +114,8 @@ func (r *Rules) check() error {
 		{"cadence.retry_after_max_ms", c.RetryAfterMax, 1},
 		{"cadence.failure_window_ms", c.FailureWindow, 1},
 		{"cadence.info_every_ms", c.InfoEvery, minInterval},
+		{"cadence.facts_every_ms", c.FactsEvery, minInterval},
+		{"cadence.depth_every_ms", c.DepthEvery, minInterval},
 		{"liveness.min_failure_duration_ms", l.MinFailureDuration, 0},
 		{"liveness.connectivity_window_ms", l.ConnectivityWindow, 1},
 		{"liveness.failure_window_ms", l.FailureWindow, 1},

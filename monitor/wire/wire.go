@@ -7,8 +7,16 @@ import (
 	"github.com/pharos-nostr/pharos/monitor"
 )
 
-// Version is the version of the format that is spoken here.
-const Version = 1
+// Version is the version of the format that is spoken here: what is encoded is of
+// it. What is decoded may be of one down to oldest: the core is brought to a new
+// version first, and its vantages follow one by one.
+//
+//	1  as it was released first
+//	2  tests of capabilities, writing and address families, networks in the health
+const (
+	Version = 2
+	oldest  = 1
+)
 
 // Limits of one batch.
 const (
@@ -22,6 +30,9 @@ const (
 	maxInfoRaw    = 64 << 10
 	maxText       = 256 // bytes of a short text: a name, an issuer
 	maxNames      = 200 // of a certificate
+	maxAddresses  = 16  // of a name
+	maxReason     = 200 // bytes
+	maxSample     = 64  // hex digits
 	// maxDuration bounds what was measured; none of it lasts longer.
 	maxDuration = time.Hour
 )
@@ -31,6 +42,14 @@ const (
 	firstYear = 2020
 	lastYear  = 2200
 )
+
+// checkVersion says which versions are understood.
+func checkVersion(v int) error {
+	if v < oldest || v > Version {
+		return invalid("field version: this is version %d, and %d is spoken here; bring vantage and core to the same version", v, Version)
+	}
+	return nil
+}
 
 // invalid is an error of what was sent: monitor.ErrInvalid and one sentence.
 func invalid(format string, args ...any) error {

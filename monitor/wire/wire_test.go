@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write the golden files")
 var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 // comparable compares what the wire carries: addresses have no exported fields.
-var comparable = cmp.Options{cmpopts.EquateComparable(netip.AddrPort{})}
+var comparable = cmp.Options{cmpopts.EquateComparable(netip.AddrPort{}, netip.Addr{})}
 
 // whole is an observation with every field set.
 func whole() monitor.Observation {
@@ -47,6 +47,15 @@ func whole() monitor.Observation {
 			Software: "https://example.com", Version: "1", NIPs: []int{1, 11}, AuthRequired: &yes, PaymentRequired: &yes, RestrictedWrites: &yes, MinPow: &pow,
 			Countries: []string{"DE"}, Languages: []string{"de"}, Tags: []string{"x"},
 		},
+		DNS: &monitor.DNSFacts{
+			Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7"), netip.MustParseAddr("2001:db8::1")},
+			IPv4:      monitor.ReachFails, IPv6: monitor.ReachAnswers,
+		},
+		Capabilities: &monitor.Capabilities{
+			Auth: monitor.FindingConfirmed, Count: monitor.FindingDisproved, Search: monitor.FindingUnknown, Negentropy: monitor.FindingDisproved,
+			EOSE: monitor.FindingConfirmed, Limit: monitor.FindingDisproved, Until: monitor.FindingConfirmed, Sample: strings.Repeat("0f", 32),
+		},
+		Write: &monitor.WriteFacts{Result: monitor.WriteRefused, Reason: "restricted: “members” only"},
 	}
 	for stage := monitor.StageDNS; int(stage) < monitor.NumStages; stage++ {
 		o.Times[stage] = time.Duration(stage)*time.Millisecond + time.Duration(stage)*time.Microsecond
@@ -81,6 +90,7 @@ func batch() *monitor.Batch {
 		Health: monitor.Health{
 			Impairments: []monitor.Impairment{monitor.ImpairedLag, monitor.ImpairedNetwork}, ImpairedSince: noon.Add(-time.Minute),
 			Lag: 1500 * time.Microsecond, CanarySuccess: noon.Add(-2 * time.Minute), InFlight: 3, Watched: 1200,
+			Networks: []monitor.Network{monitor.Clearnet, monitor.Tor}, Down: []monitor.Network{monitor.Tor},
 		},
 		Recoveries:   []monitor.Recovery{{Impairment: monitor.ImpairedSuspended, Since: noon.Add(-time.Hour), At: noon.Add(-30 * time.Minute)}},
 		Observations: []monitor.Observation{whole(), skipped, plainOne(10)},
@@ -156,6 +166,70 @@ func TestBatchGolden(t *testing.T) {
 	}
 }
 
+// withoutNews is what version 1 can say of a batch.
+func withoutNews(b *monitor.Batch) *monitor.Batch {
+	b.Health.Networks, b.Health.Down = nil, nil
+	for i := range b.Observations {
+		o := &b.Observations[i]
+		o.DNS, o.Capabilities, o.Write = nil, nil, nil
+	}
+	return b
+}
+
+// The files that end in -1 are what a vantage and a core of version 1 say: a
+// vantage that is not yet brought to this version goes on, and what waits on its
+// disk is taken after it was.
+func TestVersionOneIsUnderstood(t *testing.T) {
+	read := func(name string) []byte {
+		b, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	head, rest, _ := strings.Cut(string(read("batch-1.ndjson")), "\n")
+	body := zip(t, head+"\n", rest)
+	restamped, err := wire.Restamp(body, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, body := range map[string][]byte{"as it was sent": body, "restamped": restamped} {
+		got, err := wire.DecodeBatch(bytes.NewReader(body), "berlin")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(withoutNews(batch()), got, comparable); diff != "" {
+			t.Errorf("%s: it came out as another (-want +got)\n%s", name, diff)
+		}
+	}
+	var tasks wire.Tasks
+	if err := json.Unmarshal(read("tasks-1.json"), &tasks); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rules(), tasks.Rules); diff != "" { // among them what it says nothing of
+		t.Errorf("the rules of a core of version 1 (-want +got)\n%s", diff)
+	}
+	var e wire.Enrolment
+	if err := json.Unmarshal(read("enrolment-1.json"), &e); err != nil || e.Version != 1 {
+		t.Errorf("an enrolment of version 1: %+v, %v", e, err)
+	}
+}
+
+// No network at all is another thing to say than nothing.
+func TestNoNetworkIsSaid(t *testing.T) {
+	for _, networks := range [][]monitor.Network{nil, {}} {
+		b := batch()
+		b.Health.Networks, b.Health.Down = networks, nil
+		got, err := wire.DecodeBatch(bytes.NewReader(encode(t, b)), "berlin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (got.Health.Networks == nil) != (networks == nil) || len(got.Health.Networks) != 0 {
+			t.Errorf("%#v came out as %#v", networks, got.Health.Networks)
+		}
+	}
+}
+
 func TestEmptyBatch(t *testing.T) {
 	b := &monitor.Batch{Vantage: "berlin", Seq: 1, SentAt: noon}
 	got, err := wire.DecodeBatch(bytes.NewReader(encode(t, b)), "berlin")
@@ -219,64 +293,82 @@ func TestBadBatches(t *testing.T) {
 		body []byte
 		want string
 	}{
-		"nothing":             {nil, "it is empty"},
-		"not gzip":            {[]byte(text), "it is not gzip"},
-		"empty gzip":          {zip(t, ""), "it is empty"},
-		"trailing garbage":    {append(bytes.Clone(good), "garbage behind the end"...), "something follows its end"},
-		"trailing zeros":      {append(bytes.Clone(good), make([]byte, 512)...), "something follows its end"},
-		"damaged":             {damaged(good), "damaged"},
-		"no line end":         {zip(t, strings.TrimSuffix(text, "\n")), "its last line has no end"},
-		"an empty line":       {zip(t, head+"\n\n"+rest), "it breaks off (line 2)"},
-		"too few":             {change(t, `"count":3`, `"count":4`), "4 observations are announced, 3 are there"},
-		"too many":            {change(t, `"count":3`, `"count":2`), "more than the 2 observations"},
-		"negative count":      {change(t, `"count":3`, `"count":-1`), "field count"},
-		"huge count":          {change(t, `"count":3`, `"count":5001`), "5001 is not from 0 to 5000"},
-		"another version":     {change(t, `"version":1`, `"version":2`), "this is version 2, and 1 is spoken here"},
-		"a later header":      {change(t, `"version":1`, `"version":2,"mood":"fine"`), "this is version 2, and 1 is spoken here"},
-		"no version":          {change(t, `"version":1,`, ``), "this is version 0"},
-		"another vantage":     {change(t, `"vantage":"berlin"`, `"vantage":"tokyo"`), "it is of the vantage tokyo, and was sent as berlin"},
-		"no number":           {change(t, `"seq":9007199254740993`, `"seq":0`), "field seq"},
-		"number too large":    {change(t, `"seq":9007199254740993`, `"seq":18446744073709551616`), "field seq"},
-		"beyond a database":   {change(t, `"seq":9007199254740993`, `"seq":9223372036854775808`), "field seq: 9223372036854775808 is too large"},
-		"sent in 1970":        {change(t, `"sent_at":"2026`, `"sent_at":"1970`), "the year 1970 is impossible"},
-		"unknown header":      {change(t, `"count":3`, `"count":3,"mood":"fine"`), "field mood: it is unknown in version 1 (line 1)"},
-		"unknown field":       {change(t, `"auth_seen":true`, `"auth_sean":true`), "field auth_sean: it is unknown in version 1 (line 2)"},
-		"wrong type":          {change(t, `"http_status":101`, `"http_status":"101"`), "field http_status: it is a string (line 2)"},
-		"unknown outcome":     {change(t, `"outcome":"ok"`, `"outcome":"fine"`), `outcome "fine" (line 2)`},
-		"no outcome":          {change(t, `"outcome":"ok",`, ``), "field outcome"},
-		"unknown stage":       {change(t, `"stage":"read"`, `"stage":"written"`), `stage "written"`},
-		"unknown cause":       {change(t, `"cause":"overload"`, `"cause":"laziness"`), `cause "laziness" (line 3)`},
-		"unknown impairment":  {change(t, `["lag"`, `["hunger"`), "hunger is unknown (line 1)"},
-		"the core's own":      {change(t, `["lag"`, `["unclear"`), "unclear is unknown (line 1)"},
-		"no recovery of lag":  {change(t, `"impairment":"suspended"`, `"impairment":"lag"`), "lag is unknown"},
-		"recovered before":    {change(t, `"since":"2026`, `"since":"2027`), "it was over before it began"},
-		"relay of no kind":    {change(t, `"wss://relay.example.com/"`, `"https://relay.example.com/"`), "it must begin with wss:// or ws://"},
-		"relay not canonical": {change(t, `"wss://relay.example.com/"`, `"wss://Relay.example.com"`), "it is not canonical, which is wss://relay.example.com/"},
-		"ended before":        {change(t, `"start":"2026`, `"start":"2027`), "it ended before it began"},
-		"far too long":        {change(t, `"start":"2026-11`, `"start":"2026-10`), "it took longer than 1h0m0s"},
-		"year 2201":           {change(t, `"at":"2026`, `"at":"2201`), "the year 2201 of at is impossible"},
-		"year 12026":          {change(t, `"start":"2026`, `"start":"12026`), "line 2"},
-		"no time":             {change(t, `"start":"2026-11-30T11:59:57Z"`, `"start":"noon"`), "line 2"},
-		"negative duration":   {change(t, `"rtt_open_ms":83`, `"rtt_open_ms":-1`), "field rtt_open_ms"},
-		"endless duration":    {change(t, `"rtt_open_ms":83`, `"rtt_open_ms":1e300`), "is too long"},
-		"duration over 1 h":   {change(t, `"rtt_open_ms":83`, `"rtt_open_ms":3600001`), "it is not from 0 to 3600000 ms"},
-		"lag over 1 h":        {change(t, `"lag_ms":12.345`, `"lag_ms":3600001`), "field lag_ms"},
-		"duration as text":    {change(t, `"rtt_open_ms":83`, `"rtt_open_ms":"83"`), "not a number of milliseconds"},
-		"strange status":      {change(t, `"http_status":101`, `"http_status":99`), "there is no status 99"},
-		"negative in flight":  {change(t, `"in_flight":3`, `"in_flight":-3`), "field health.in_flight"},
-		"negative watched":    {change(t, `"watched":1200`, `"watched":-1`), "field health.watched"},
-		"long evidence":       {change(t, `"evidence":"there was no room"`, long), "longer than 1024 bytes"},
-		"not UTF-8":           {change(t, `there was no room`, "\xff"), "it is not UTF-8 (line 3)"},
-		"no address":          {change(t, `"[2001:db8::1]:443"`, `"[2001:db8::1]"`), "line 2"},
-		"zone":                {change(t, `"[2001:db8::1]:443"`, `"[fe80::1%eth0]:443"`), "field address"},
-		"pubkey":              {change(t, `"pubkey":"ab`, `"pubkey":"AB`), "64 digits of lower-case hex"},
-		"document no object":  {change(t, `"raw":"{`, `"raw":"[{`), "no JSON object"},
-		"document and fault":  {change(t, `"problem":"http_404"`, `"problem":"http_404","raw":"{}"`), "both a problem and a document"},
-		"neither":             {change(t, `"problem":"http_404"`, `"name":"x"`), "neither a problem nor a document"},
-		"deep":                {change(t, `"evidence":"there was no room"`, `"evidence":`+strings.Repeat("[", 100_000)), "line 3"},
-		"two values":          {change(t, `"auth_seen":true`, `"auth_seen":true}{"a":1`), "line 2"},
-		"a long line":         {zip(t, strings.Repeat(" ", 2<<20)), "a line is longer than 1024 KB"},
-		"another message":     {zip(t, "[]\n"), "line 1"},
+		"nothing":               {nil, "it is empty"},
+		"not gzip":              {[]byte(text), "it is not gzip"},
+		"empty gzip":            {zip(t, ""), "it is empty"},
+		"trailing garbage":      {append(bytes.Clone(good), "garbage behind the end"...), "something follows its end"},
+		"trailing zeros":        {append(bytes.Clone(good), make([]byte, 512)...), "something follows its end"},
+		"damaged":               {damaged(good), "damaged"},
+		"no line end":           {zip(t, strings.TrimSuffix(text, "\n")), "its last line has no end"},
+		"an empty line":         {zip(t, head+"\n\n"+rest), "it breaks off (line 2)"},
+		"too few":               {change(t, `"count":3`, `"count":4`), "4 observations are announced, 3 are there"},
+		"too many":              {change(t, `"count":3`, `"count":2`), "more than the 2 observations"},
+		"negative count":        {change(t, `"count":3`, `"count":-1`), "field count"},
+		"huge count":            {change(t, `"count":3`, `"count":5001`), "5001 is not from 0 to 5000"},
+		"another version":       {change(t, `"version":2`, `"version":3`), "this is version 3, and 2 is spoken here"},
+		"a later header":        {change(t, `"version":2`, `"version":3,"mood":"fine"`), "this is version 3, and 2 is spoken here"},
+		"no version":            {change(t, `"version":2,`, ``), "this is version 0"},
+		"another vantage":       {change(t, `"vantage":"berlin"`, `"vantage":"tokyo"`), "it is of the vantage tokyo, and was sent as berlin"},
+		"no number":             {change(t, `"seq":9007199254740993`, `"seq":0`), "field seq"},
+		"number too large":      {change(t, `"seq":9007199254740993`, `"seq":18446744073709551616`), "field seq"},
+		"beyond a database":     {change(t, `"seq":9007199254740993`, `"seq":9223372036854775808`), "field seq: 9223372036854775808 is too large"},
+		"sent in 1970":          {change(t, `"sent_at":"2026`, `"sent_at":"1970`), "the year 1970 is impossible"},
+		"unknown header":        {change(t, `"count":3`, `"count":3,"mood":"fine"`), "field mood: it is unknown in version 2 (line 1)"},
+		"unknown field":         {change(t, `"auth_seen":true`, `"auth_sean":true`), "field auth_sean: it is unknown in version 2 (line 2)"},
+		"wrong type":            {change(t, `"http_status":101`, `"http_status":"101"`), "field http_status: it is a string (line 2)"},
+		"unknown outcome":       {change(t, `"outcome":"ok"`, `"outcome":"fine"`), `outcome "fine" (line 2)`},
+		"no outcome":            {change(t, `"outcome":"ok",`, ``), "field outcome"},
+		"unknown stage":         {change(t, `"stage":"read"`, `"stage":"written"`), `stage "written"`},
+		"unknown cause":         {change(t, `"cause":"overload"`, `"cause":"laziness"`), `cause "laziness" (line 3)`},
+		"unknown impairment":    {change(t, `["lag"`, `["hunger"`), "hunger is unknown (line 1)"},
+		"the core's own":        {change(t, `["lag"`, `["unclear"`), "unclear is unknown (line 1)"},
+		"no recovery of lag":    {change(t, `"impairment":"suspended"`, `"impairment":"lag"`), "lag is unknown"},
+		"recovered before":      {change(t, `"since":"2026`, `"since":"2027`), "it was over before it began"},
+		"relay of no kind":      {change(t, `"wss://relay.example.com/"`, `"https://relay.example.com/"`), "it must begin with wss:// or ws://"},
+		"relay not canonical":   {change(t, `"wss://relay.example.com/"`, `"wss://Relay.example.com"`), "it is not canonical, which is wss://relay.example.com/"},
+		"ended before":          {change(t, `"start":"2026`, `"start":"2027`), "it ended before it began"},
+		"far too long":          {change(t, `"start":"2026-11`, `"start":"2026-10`), "it took longer than 1h0m0s"},
+		"year 2201":             {change(t, `"at":"2026`, `"at":"2201`), "the year 2201 of at is impossible"},
+		"year 12026":            {change(t, `"start":"2026`, `"start":"12026`), "line 2"},
+		"no time":               {change(t, `"start":"2026-11-30T11:59:57Z"`, `"start":"noon"`), "line 2"},
+		"negative duration":     {change(t, `"rtt_open_ms":83`, `"rtt_open_ms":-1`), "field rtt_open_ms"},
+		"endless duration":      {change(t, `"rtt_open_ms":83`, `"rtt_open_ms":1e300`), "is too long"},
+		"duration over 1 h":     {change(t, `"rtt_open_ms":83`, `"rtt_open_ms":3600001`), "it is not from 0 to 3600000 ms"},
+		"lag over 1 h":          {change(t, `"lag_ms":12.345`, `"lag_ms":3600001`), "field lag_ms"},
+		"duration as text":      {change(t, `"rtt_open_ms":83`, `"rtt_open_ms":"83"`), "not a number of milliseconds"},
+		"strange status":        {change(t, `"http_status":101`, `"http_status":99`), "there is no status 99"},
+		"negative in flight":    {change(t, `"in_flight":3`, `"in_flight":-3`), "field health.in_flight"},
+		"negative watched":      {change(t, `"watched":1200`, `"watched":-1`), "field health.watched"},
+		"long evidence":         {change(t, `"evidence":"there was no room"`, long), "longer than 1024 bytes"},
+		"not UTF-8":             {change(t, `there was no room`, "\xff"), "it is not UTF-8 (line 3)"},
+		"no address":            {change(t, `"[2001:db8::1]:443"`, `"[2001:db8::1]"`), "line 2"},
+		"zone":                  {change(t, `"[2001:db8::1]:443"`, `"[fe80::1%eth0]:443"`), "field address"},
+		"pubkey":                {change(t, `"pubkey":"ab`, `"pubkey":"AB`), "64 digits of lower-case hex"},
+		"document no object":    {change(t, `"raw":"{`, `"raw":"[{`), "no JSON object"},
+		"document and fault":    {change(t, `"problem":"http_404"`, `"problem":"http_404","raw":"{}"`), "both a problem and a document"},
+		"neither":               {change(t, `"problem":"http_404"`, `"name":"x"`), "neither a problem nor a document"},
+		"deep":                  {change(t, `"evidence":"there was no room"`, `"evidence":`+strings.Repeat("[", 100_000)), "line 3"},
+		"two values":            {change(t, `"auth_seen":true`, `"auth_seen":true}{"a":1`), "line 2"},
+		"too many addresses":    {change(t, `["192.0.2.7"`, `[`+manyAddresses()), "more than 16 addresses"},
+		"addresses in no order": {change(t, `["192.0.2.7"`, `["2001:db8::2"`), "field dns: its addresses are not ascending"},
+		"one address twice":     {change(t, `["192.0.2.7"`, `["2001:db8::1"`), "not ascending"},
+		"address with a zone":   {change(t, `"2001:db8::1"],`, `"fe80::1%eth0"],`), "has a zone"},
+		"address that maps":     {change(t, `"2001:db8::1"],`, `"::ffff:192.0.2.8"],`), "maps an IPv4 one"},
+		"address of no kind":    {change(t, `["192.0.2.7"`, `[""`), "field dns"},
+		"unknown reach":         {change(t, `"ipv4":"fails"`, `"ipv4":"limps"`), `reach "limps" (line 2)`},
+		"unknown finding":       {change(t, `"auth":"confirmed"`, `"auth":"maybe"`), `finding "maybe" (line 2)`},
+		"an unknown test":       {change(t, `"count":"disproved"`, `"juggling":"disproved"`), "is unknown in version 2 (line 2)"},
+		"sample too long":       {change(t, `"sample":"0f`, `"sample":"000f`), "sample is not at most 64 digits"},
+		"sample no hex":         {change(t, `"sample":"0f`, `"sample":"0F`), "lower-case hex"},
+		"unknown result":        {change(t, `"result":"refused"`, `"result":"eaten"`), `write result "eaten" (line 2)`},
+		"reason of two lines":   {change(t, `"reason":"restricted: `, `"reason":"restricted:\n`), "field write: its reason is not one line"},
+		"long reason":           {change(t, `"reason":"restricted: `, `"reason":"`+strings.Repeat("x", 200)), "field write: it is longer than 200 bytes"},
+		"unknown network":       {change(t, `["clearnet","tor"]`, `["clearnet","fidonet"]`), "field health.networks: fidonet is unknown (line 1)"},
+		"network twice":         {change(t, `["clearnet","tor"]`, `["tor","tor"]`), "there twice"},
+		"down and not there":    {change(t, `["clearnet","tor"]`, `["clearnet"]`), "no way into tor that could be down"},
+		"unknown one down":      {change(t, `"down":["tor"]`, `"down":["ham"]`), "field health.down: ham is unknown"},
+		"a long line":           {zip(t, strings.Repeat(" ", 2<<20)), "a line is longer than 1024 KB"},
+		"another message":       {zip(t, "[]\n"), "line 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := wire.DecodeBatch(bytes.NewReader(c.body), "berlin")
@@ -288,6 +380,15 @@ func TestBadBatches(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyAddresses are 17 in their order.
+func manyAddresses() string {
+	var out []string
+	for i := range 17 {
+		out = append(out, fmt.Sprintf("%q", netip.AddrFrom4([4]byte{192, 0, 2, byte(i)})))
+	}
+	return strings.Join(out, ",")
 }
 
 // damaged is a batch whose last member has a wrong checksum.
@@ -408,6 +509,12 @@ func TestEncodeRefuses(t *testing.T) {
 		"server's date": func(_ *monitor.Batch, o *monitor.Observation) {
 			o.ServerDate = time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)
 		},
+		"a reach":      func(_ *monitor.Batch, o *monitor.Observation) { o.DNS.IPv6 = 9 },
+		"no address":   func(_ *monitor.Batch, o *monitor.Observation) { o.DNS.Addresses = make([]netip.Addr, 1) },
+		"a finding":    func(_ *monitor.Batch, o *monitor.Observation) { o.Capabilities.Until = 9 },
+		"a result":     func(_ *monitor.Batch, o *monitor.Observation) { o.Write.Result = 9 },
+		"a reason":     func(_ *monitor.Batch, o *monitor.Observation) { o.Write.Reason = "\xff" },
+		"a network":    func(b *monitor.Batch, _ *monitor.Observation) { b.Health.Networks = []monitor.Network{"x"} },
 		"no number":    func(b *monitor.Batch, _ *monitor.Observation) { b.Seq = 0 },
 		"sent in 1970": func(b *monitor.Batch, _ *monitor.Observation) { b.SentAt = time.Unix(0, 0) },
 		"recovery":     func(b *monitor.Batch, _ *monitor.Observation) { b.Recoveries[0].Impairment = "hunger" },
@@ -457,6 +564,8 @@ func TestBadMessages(t *testing.T) {
 		"tasks: removed":         {tasks, `wss://old`, `ftp://old`, "field removed", new(wire.Tasks)},
 		"tasks: no interval":     {tasks, `"interval_ms":300000`, `"interval_ms":0`, "cadence.interval_ms 0s is too short", new(wire.Tasks)},
 		"tasks: hammering":       {tasks, `"interval_ms":300000`, `"interval_ms":10`, "cadence.interval_ms 10ms is too short", new(wire.Tasks)},
+		"tasks: hasty facts":     {tasks, `"facts_every_ms":21600000`, `"facts_every_ms":10`, "cadence.facts_every_ms 10ms is too short", new(wire.Tasks)},
+		"tasks: hasty depth":     {tasks, `"depth_every_ms":86400000`, `"depth_every_ms":-1`, "cadence.depth_every_ms", new(wire.Tasks)},
 		"tasks: no deaths":       {tasks, `"max_failures_before_dead":5`, `"max_failures_before_dead":0`, "max_failures_before_dead", new(wire.Tasks)},
 		"tasks: time":            {tasks, `"server_time":"2026`, `"server_time":"1926`, "field server_time", new(wire.Tasks)},
 		"tasks: no object":       {tasks, tasks, `[]`, "", new(wire.Tasks)},
@@ -464,7 +573,7 @@ func TestBadMessages(t *testing.T) {
 		"answer: due relay":      {answer, `wss://new`, `nope://new`, "field due", new(wire.Answer)},
 		"answer: due time":       {answer, `"2026`, `"1926`, "the year 1926 is impossible", new(wire.Answer)},
 		"answer: stored":         {answer, `"stored":0`, `"stored":-1`, "field stored", new(wire.Answer)},
-		"enrolment: version":     {enrolment, `"version":1`, `"version":2`, "this is version 2", new(wire.Enrolment)},
+		"enrolment: version":     {enrolment, `"version":1`, `"version":3`, "this is version 3", new(wire.Enrolment)},
 		"enrolment: no token":    {enrolment, `secret-token`, ``, "field token", new(wire.Enrolment)},
 		"enrolment: long token":  {enrolment, `secret-token`, strings.Repeat("x", 300), "field token", new(wire.Enrolment)},
 		"enrolment: networks":    {enrolment, `["clearnet"]`, `[]`, "field networks", new(wire.Enrolment)},

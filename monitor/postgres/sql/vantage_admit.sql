@@ -1,7 +1,9 @@
--- Sequence and records stay; what was said of the machine before does not.
+-- Records stay; what was said of the machine before does not. Another key begins
+-- its numbers anew: whoever had the former one may have used them up.
 WITH known AS (
     UPDATE vantage
     SET group_name = $2, pubkey = $3, networks = $4, enrolled = $5, revoked = false,
+        last_seq = CASE WHEN pubkey = $3 THEN last_seq ELSE 0 END,
         last_seen = NULL, skew_ms = 0, impaired_since = NULL, health = '{}'
     WHERE name = $1
     RETURNING last_seq
