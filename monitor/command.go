@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"time"
@@ -27,11 +28,12 @@ const (
 	CommandOptOut      CommandKind = "opt_out"     // its owner's, by the pubkey of its NIP-11: never probe it
 )
 
-// Command is one request of an operator, or a stranger's submission.
+// Command is one request of an operator or a relay's owner, or a stranger's
+// submission.
 type Command struct {
 	Kind CommandKind
-	// Actor is who asks: an operator's pubkey in hex, "token" for the holder of
-	// the admin token, "" for a stranger.
+	// Actor is who asks: an operator's or a relay owner's pubkey in hex, "token"
+	// for the holder of the admin token, "" for a stranger.
 	Actor  string
 	Relays []RelayURL
 	// From and Until bound a maintenance window; Until ends a pause.
@@ -56,7 +58,11 @@ func (c Command) Validate(now time.Time) error {
 		return fmt.Errorf("%w command %s: %s", ErrInvalid, c.Kind, fmt.Sprintf(format, args...))
 	}
 	switch c.Kind {
-	case CommandAdd, CommandRemove, CommandExclude, CommandInclude, CommandResume, CommandCheck, CommandReset, CommandSubmit, CommandRelease, CommandOptOut:
+	case CommandAdd, CommandRemove, CommandExclude, CommandInclude, CommandResume, CommandCheck, CommandReset, CommandSubmit, CommandRelease:
+	case CommandOptOut:
+		if b, err := hex.DecodeString(c.Actor); err != nil || len(b) != 32 {
+			return bad("the pubkey that signed it must be known")
+		}
 	case CommandPause:
 		switch {
 		case !c.Until.After(now):

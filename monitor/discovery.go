@@ -47,6 +47,24 @@ type Sweep struct {
 	Refusals map[string]int
 }
 
+// Named is where relays were named, and which of them have no room, as it is
+// stored after a sweep.
+type Named struct {
+	At     time.Time // when the sweep ended
+	Relays []NamedRelay
+	// Before: relays that no sweep has named since are forgotten, watched or not;
+	// zero = none are.
+	Before time.Time
+}
+
+// NamedRelay is what is kept of a FoundRelay.
+type NamedRelay struct {
+	FoundRelay
+	Waiting bool // it is to be watched, and has no room
+	// FirstSeen is when the first sweep named it; the store fills it in.
+	FirstSeen time.Time
+}
+
 // DiscoveryStatus is what discovery has come to so far.
 type DiscoveryStatus struct {
 	Sweep *Sweep // newest one, without Found; nil = none yet

@@ -29,7 +29,7 @@ type WatchedRelay struct {
 	Source    Source
 	FirstSeen time.Time
 	Candidate bool // found, never yet seen alive
-	// Excluded: an operator wants it never probed. Kept apart from the
+	// Excluded: an operator or its owner wants it never probed. Kept apart from the
 	// configuration's exclude, which is read anew at every start.
 	Excluded    bool
 	PausedUntil time.Time // not probed before; zero = not paused
@@ -56,6 +56,11 @@ type Stored struct {
 	// Facts holds what is known besides, of the relays of which there is
 	// something; what belongs to the process that stored it is left out.
 	Facts map[RelayURL]Facts
+	// Provenance holds where those of Relays were named that discovery found.
+	Provenance map[RelayURL]Provenance
+	// Found counts the relays that the newest stored sweep named, Waiting those of
+	// them that had no room.
+	Found, Waiting int
 }
 
 // Ingest is one batch and what stepping it came to, stored in one transaction.
@@ -88,6 +93,9 @@ type Decision struct {
 	Forgotten   []RelayURL // their records at every vantage are deleted
 	Maintenance map[RelayURL]Maintenance
 	Audit       *AuditEntry // nil = nothing to keep
+
+	// Named is what a sweep adds: one part of what it found; nil = nothing.
+	Named *Named
 }
 
 // TransitionQuery selects transitions, newest first.

@@ -10,14 +10,15 @@ import (
 
 // Configure puts another configuration in force while the engine runs: rules,
 // cadence, freshness, start hold, the configured and the excluded relays, the
-// bounds of submissions. Vantages, Registry, Pubkey, OnGeneration, Locate and Log stay as New
-// was given them.
+// bounds of submissions and of discovery. Vantages, Registry, Pubkey, OnGeneration,
+// Locate and Log stay as New was given them.
 //
 // Records, verdicts and the list that is served stay; the new rules hold from
 // the next round on. Relays that the configuration names no longer are no
 // longer watched: their verdicts end as unknown and their reports are
 // withdrawn, also of one that an operator had added before the configuration
-// named it. All of it is one transaction; an error (ErrUnavailable while the
+// named it, but not of one that other people's lists still name. All of it is one
+// transaction; an error (ErrUnavailable while the
 // store is away, ErrConflict when another core has taken the database over)
 // says that nothing has changed.
 func (e *Engine) Configure(ctx context.Context, cfg Config) error {
@@ -57,6 +58,8 @@ func (e *Engine) reconfigure(cfg *Config, now time.Time) *round {
 		next := r.WatchedRelay
 		if c := sources[r.URL]; c != nil {
 			next.Source, next.Candidate = c.Source, next.Candidate && c.Candidate
+		} else if b.keeps(r, now) {
+			next.Source = monitor.SourceDiscovery
 		}
 		return next
 	}

@@ -50,9 +50,15 @@ type Config struct {
 	// wherever they come from. Operators' exclusions are in the store.
 	Exclude []monitor.RelayURL
 	// MaxRelays bounds the watched relays, candidates included, and MaxPerHost
-	// those of one host: strangers' submissions above it are refused. 0 = no
-	// bound. What the configuration and operators name is always watched.
+	// those of one host: strangers' submissions above it are refused, and what
+	// discovery finds waits. 0 = no bound. What the configuration and operators
+	// name is always watched.
 	MaxRelays, MaxPerHost int
+	// Discovery: sweeps are to come. Relays that other people's lists name then
+	// stay watched when the configuration names them no longer, and Status tells
+	// of the sweeps before the first one of this process. Without it what was found
+	// earlier stays watched.
+	Discovery bool
 	// Vantages are those of this process, each with a distinct name. The enrolled
 	// ones of other machines are in the store.
 	Vantages []monitor.Vantage
@@ -95,6 +101,7 @@ type Engine struct {
 
 	generation atomic.Pointer[monitor.Generation]
 
+	sweeps sync.Mutex // one sweep of discovery at a time; taken before turn
 	turn   sync.Mutex // one round, command or configuration at a time; taken before ingest
 	ingest sync.Mutex // one batch at a time, none during a command; taken before mu
 
@@ -121,6 +128,7 @@ type Engine struct {
 	// declared, by From.
 	maintenance map[monitor.RelayURL][]monitor.Maintenance
 	counts      counts
+	discovery   monitor.DiscoveryStatus
 	lastReports time.Time // when all reports were looked through last
 	aliases     aliases
 	places      map[monitor.Place]*monitor.Place // those that relays have, each once
@@ -157,6 +165,11 @@ type relay struct {
 	pending bool                   // counted by the brake
 	// released: an operator lets its held departure go.
 	released bool
+	// twin is the wss relay that stands for this ws one, which is not probed
+	// meanwhile; "" = none does.
+	twin monitor.RelayURL
+	// provenance is where discovery found it named; nil = nowhere.
+	provenance *monitor.Provenance
 	// attempted since the start, and why it was last skipped (warm-up).
 	attempted bool
 	skipped   monitor.Cause
@@ -246,8 +259,15 @@ func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
 	}
 	for _, r := range stored.Relays {
 		rs := &relay{WatchedRelay: r, dirty: true}
+		if p, found := stored.Provenance[r.URL]; found {
+			rs.provenance = &p
+			if e.bounds.keeps(rs, now) {
+				rs.Source = monitor.SourceDiscovery
+				e.doubtful[r.URL] = true // its row is to say so too
+			}
+		}
 		known := reported[r.URL] || r.Verdict.State != monitor.StateUnknown
-		if !e.bounds.watched(&r) {
+		if !e.bounds.watched(&rs.WatchedRelay) {
 			for _, v := range e.vantages {
 				_, recorded := stored.Seen[v.Name][r.URL]
 				known = known || recorded
@@ -276,6 +296,10 @@ func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
 		e.maintenance[url] = windows
 	}
 	slices.SortFunc(e.relays, func(a, b *relay) int { return cmp.Compare(a.URL, b.URL) })
+	for _, r := range e.relays {
+		e.resumeTwin(r, now)
+	}
+	e.recount(stored)
 	e.retask()
 
 	for i := range stored.Events {

@@ -58,7 +58,7 @@ func (e *Engine) lookAgain(i int, now time.Time) map[monitor.RelayURL]time.Time 
 			break
 		}
 		r := e.byURL[u]
-		if r == nil || !v.Reaches(u.Network()) || e.settled(&r.seen[i], now) {
+		if r == nil || r.twin != "" || !v.Reaches(u.Network()) || e.settled(&r.seen[i], now) {
 			v.follow.Remove(u)
 			continue
 		}

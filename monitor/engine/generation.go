@@ -93,7 +93,7 @@ func (e *Engine) build(now time.Time) *monitor.Generation {
 	}
 	for _, r := range e.relays {
 		v := &r.Verdict
-		if !r.Candidate {
+		if !r.Candidate && r.twin == "" {
 			g.Monitored++
 		}
 		if v.Marks.Has(monitor.MarkHeld) {

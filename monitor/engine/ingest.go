@@ -103,8 +103,8 @@ func (e *Engine) stage(b monitor.Batch, now time.Time) (*staged, error) {
 			recoveries = recoveries[1:]
 		}
 		r := e.byURL[o.Relay]
-		if r == nil {
-			s.unwatched++ // no longer watched, or made up
+		if r == nil || r.twin != "" {
+			s.unwatched++ // no longer watched, or made up, or its twin is
 			continue
 		}
 		s.in.Batch.Observations = append(s.in.Batch.Observations, *o)
@@ -283,11 +283,15 @@ func (e *Engine) apply(s *staged, now time.Time) monitor.Answer {
 			v.clock.add(o.Relay.Host(), o.ServerDate.Sub(o.At)+s.in.Skew, now)
 		}
 	}
-	v.pass.add(s.fresh, now, e.cfg.Corroboration.Interval)
+	// Of the names that discovery finds many lead nowhere, by no fault of ours.
+	v.pass.add(s.fresh, func(u monitor.RelayURL) bool { return !e.byURL[u].Candidate }, now, e.cfg.Corroboration.Interval)
 	if n := len(b.Health.Impairments); n > 0 || len(b.Recoveries) > 0 {
 		e.sweep = true // eligibility changed for every relay
 	}
 	for _, url := range s.failed {
+		if e.byURL[url].Candidate {
+			continue // nothing is suspected that was never up
+		}
 		e.ask(url, s.index, maxExpedited, now)
 	}
 	for _, url := range s.returned {

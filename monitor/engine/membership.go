@@ -17,6 +17,9 @@ const (
 	endBarred        = "the configuration excludes it"
 	endMadeRoom      = "it was never seen alive and made room for a newer submission"
 	endAnew          = "it is watched anew"
+	endOptedOut      = "its owner opted out"
+	endUnnamed       = "nobody names it any longer"
+	endNeverAlive    = "it was never seen alive and made room for another that was found"
 )
 
 // end puts into the round that a relay's verdict is unknown from now on, that
@@ -24,7 +27,7 @@ const (
 // departure to the brake: nobody claims that the relay is down.
 func (out *round) end(r *relay, next monitor.WatchedRelay, why string) {
 	old := &r.Verdict
-	next.Verdict = monitor.Verdict{Since: old.Since, Reason: monitor.StateUnknown.String() + ": " + why}
+	next.Verdict = monitor.Verdict{Since: old.Since, Reason: ended(why)}
 	d := &out.decision
 	if old.State != monitor.StateUnknown {
 		next.Verdict.Since = d.At
@@ -37,6 +40,9 @@ func (out *round) end(r *relay, next monitor.WatchedRelay, why string) {
 	d.Forgotten = append(d.Forgotten, r.URL)
 	out.changes = append(out.changes, change{relay: r, verdict: next.Verdict, settings: &next, forget: true})
 }
+
+// ended is the reason of a verdict that was ended.
+func ended(why string) string { return monitor.StateUnknown.String() + ": " + why }
 
 // part puts into the round that a relay is no longer watched, with its new
 // settings.
@@ -83,7 +89,7 @@ func (e *Engine) regroup(joins, parts []*relay) {
 	for _, r := range parts {
 		delete(e.byURL, r.URL)
 		e.aside[r.URL] = r
-		r.seen, r.facts, r.place = nil, nil, nil
+		r.seen, r.facts, r.place, r.twin = nil, nil, nil, ""
 	}
 	left := func(r *relay) bool { return e.byURL[r.URL] != r }
 	if len(parts) > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
@@ -40,6 +41,9 @@ const (
 	whyReleasedTwice  = "is released already"
 	whyDeclared       = "has this window already"
 	whyNoVantage      = "is on a network that no vantage reaches"
+	whyOptedOut       = "is excluded because its owner opted out: include it first to undo that"
+	whyNothingToLeave = "is not watched here: there is nothing to opt out of"
+	whyOtherKey       = "its NIP-11 document names another key, or none: set pubkey there and wait for it to be read (within an hour)"
 	whyRefusedToWatch = "is not to be watched here" // all that a stranger is told of an exclusion
 )
 
@@ -84,6 +88,8 @@ func (o *order) one(u monitor.RelayURL) string {
 		return o.include(u)
 	case monitor.CommandSubmit:
 		return o.submit(u)
+	case monitor.CommandOptOut:
+		return o.optOut(u)
 	}
 	r := o.e.byURL[u]
 	if r == nil {
@@ -115,6 +121,8 @@ func (o *order) excluded(u monitor.RelayURL) string {
 	switch r := o.e.find(u); {
 	case o.e.bounds.barred[u]:
 		return whyBarred
+	case r != nil && r.Excluded && r.Verdict.Reason == ended(endOptedOut):
+		return whyOptedOut
 	case r != nil && r.Excluded:
 		return whyExcluded
 	}
@@ -163,7 +171,7 @@ func (o *order) exclude(u monitor.RelayURL) string {
 	switch o.excluded(u) {
 	case whyBarred:
 		return whyBarred
-	case whyExcluded:
+	case whyExcluded, whyOptedOut:
 		return whyExcludedTwice
 	}
 	r := o.e.byURL[u]
@@ -181,6 +189,25 @@ func (o *order) exclude(u monitor.RelayURL) string {
 	o.out.set(r, next)
 	o.out.parts = append(o.out.parts, r)
 	return ""
+}
+
+// optOut excludes a relay for its owner: whoever holds the key that its NIP-11
+// document names, as it was last read. It need not be watched any longer.
+func (o *order) optOut(u monitor.RelayURL) string {
+	if o.excluded(u) != "" {
+		return whyExcludedTwice
+	}
+	switch r := o.e.find(u); {
+	case r == nil, r.Info == nil && o.e.byURL[u] == nil:
+		return whyNothingToLeave
+	case r.Info == nil || !strings.EqualFold(r.Info.Pubkey, o.Actor):
+		return whyOtherKey
+	default:
+		next := r.WatchedRelay
+		next.Excluded = true
+		o.out.part(r, next, endOptedOut)
+		return ""
+	}
 }
 
 func (o *order) include(u monitor.RelayURL) string {
@@ -222,8 +249,11 @@ func (o *order) resume(r *relay) string {
 }
 
 func (o *order) check(r *relay) string {
-	if r.PausedUntil.After(o.now) {
+	switch {
+	case r.PausedUntil.After(o.now):
 		return whyPaused
+	case r.twin != "":
+		return whyTwin(r)
 	}
 	if !slices.ContainsFunc(o.e.vantages, func(v *vantage) bool { return v.Reaches(r.URL.Network()) }) {
 		return whyNoVantage
@@ -232,8 +262,16 @@ func (o *order) check(r *relay) string {
 	return ""
 }
 
+// whyTwin says that a relay is not probed.
+func whyTwin(r *relay) string {
+	return "is not probed while " + string(r.twin) + endTwin
+}
+
 // reset forgets a relay (S37): eligible at once, and looked at again.
 func (o *order) reset(r *relay) string {
+	if r.twin != "" {
+		return whyTwin(r)
+	}
 	o.out.end(r, r.WatchedRelay, endReset)
 	if !r.PausedUntil.After(o.now) {
 		o.checks = append(o.checks, r)

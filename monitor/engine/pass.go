@@ -20,11 +20,12 @@ type passSlot struct {
 	probes, unclear int
 }
 
-// add counts a batch and forgets what is older than an interval.
-func (p *pass) add(fresh []*monitor.Observation, now time.Time, interval time.Duration) {
+// add counts those of a batch whose relays count, and forgets what is older than an
+// interval.
+func (p *pass) add(fresh []*monitor.Observation, counts func(monitor.RelayURL) bool, now time.Time, interval time.Duration) {
 	s := passSlot{at: now}
 	for _, o := range fresh {
-		if o.Outcome == monitor.OutcomeSkipped {
+		if o.Outcome == monitor.OutcomeSkipped || !counts(o.Relay) {
 			continue
 		}
 		s.probes++

@@ -24,6 +24,9 @@ func (o *order) submit(u monitor.RelayURL) string {
 	case o.excluded(u) != "":
 		return whyRefusedToWatch
 	}
+	if base, ok := withoutSlash(u); ok && o.e.byURL[base] != nil {
+		return "is watched as " + string(base)
+	}
 	if o.room == nil {
 		o.room = o.e.room(o.Relays)
 	}

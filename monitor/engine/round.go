@@ -26,6 +26,8 @@ type round struct {
 	parts    []*relay // no longer watched
 	releases []*relay // their held departures may go
 	cfg      *Config  // in force from now on; nil = as it is
+
+	twins []*relay // wss relays stand for them from now on
 }
 
 // change is a relay's new verdict and what else is new of it.
@@ -42,7 +44,7 @@ type change struct {
 func (r *round) empty() bool {
 	d := &r.decision
 	return !r.reserves && !d.Served && len(d.Relays) == 0 && len(d.Transitions) == 0 && len(d.Events) == 0 && len(d.Withdrawn) == 0 &&
-		len(d.Forgotten) == 0 && len(d.Maintenance) == 0 && d.Audit == nil
+		len(d.Forgotten) == 0 && len(d.Maintenance) == 0 && d.Audit == nil && d.Named == nil
 }
 
 // round decides, commits and publishes once. It returns ErrConflict when
@@ -122,13 +124,16 @@ func (e *Engine) decide(now time.Time) *round {
 
 	var proposed []change
 	judged := map[*relay]bool{}
+	if all {
+		judged = e.pair(out, now)
+	}
 	judge := func(r *relay) {
 		proposed = append(proposed, change{relay: r, verdict: e.propose(r, el, now)})
 		judged[r] = true
 		r.dirty = false
 	}
 	for _, r := range e.relays {
-		if all || r.dirty {
+		if (all || r.dirty) && !r.paired(judged) {
 			judge(r)
 		}
 	}
@@ -242,6 +247,9 @@ func (e *Engine) settle(out *round, now time.Time) bool {
 		if s := c.settings; s != nil {
 			r.Source, r.Candidate, r.Excluded, r.PausedUntil = s.Source, s.Candidate, s.Excluded, s.PausedUntil
 			retask = true
+			if r.twin != "" && r.asked() {
+				r.twin, r.dirty = "", true
+			}
 		}
 		held = held || v.Marks.Has(monitor.MarkHeld) != r.Verdict.Marks.Has(monitor.MarkHeld)
 		if v.State == monitor.StateOnline && r.Candidate {
@@ -278,13 +286,18 @@ func (e *Engine) settle(out *round, now time.Time) bool {
 	for u, w := range out.decision.Maintenance {
 		e.declare(u, w, now)
 	}
+	e.stand(out.twins)
 	if retask {
 		e.retask()
 	}
 	e.warmUp.advance(e, now)
-	// A candidate is in no list: strangers' submissions make no generations.
+	// A candidate is in no list: strangers' submissions and what discovery finds
+	// make no generations.
 	listed := func(r *relay) bool { return !r.Candidate }
-	return held || slices.ContainsFunc(out.joins, listed) || slices.ContainsFunc(out.parts, listed) || len(out.decision.Transitions) > 0 || len(out.decision.Events) > 0 || len(out.decision.Withdrawn) > 0
+	named := func(u monitor.RelayURL) bool { r := e.find(u); return r == nil || listed(r) }
+	moved := func(t monitor.Transition) bool { return named(t.Relay) }
+	return held || slices.ContainsFunc(out.joins, listed) || slices.ContainsFunc(out.parts, listed) ||
+		slices.ContainsFunc(out.decision.Transitions, moved) || len(out.decision.Events) > 0 || slices.ContainsFunc(out.decision.Withdrawn, named)
 }
 
 // endPauses clears the pauses that are over.

@@ -149,12 +149,15 @@ func notEnrolled(name string) error {
 	return fmt.Errorf("%w: no vantage named %q is enrolled", monitor.ErrNotFound, name)
 }
 
-// retask makes the list of tasks anew.
+// retask makes the list of tasks anew: all watched relays but those that a twin
+// stands for.
 func (e *Engine) retask() {
-	tasks := make([]monitor.Task, len(e.relays))
+	tasks := make([]monitor.Task, 0, len(e.relays))
 	e.pauseEnds = time.Time{}
-	for i, r := range e.relays {
-		tasks[i] = monitor.Task{Relay: r.URL, Candidate: r.Candidate, PausedUntil: r.PausedUntil}
+	for _, r := range e.relays {
+		if r.twin == "" {
+			tasks = append(tasks, monitor.Task{Relay: r.URL, Candidate: r.Candidate, PausedUntil: r.PausedUntil})
+		}
 		if p := r.PausedUntil; !p.IsZero() && (e.pauseEnds.IsZero() || p.Before(e.pauseEnds)) {
 			e.pauseEnds = p
 		}

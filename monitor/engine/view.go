@@ -18,7 +18,7 @@ func (e *Engine) RelayView(u monitor.RelayURL) monitor.RelayView {
 	}
 	v := monitor.RelayView{
 		WatchedRelay: r.WatchedRelay, Monitored: true, Eligible: r.eligible(now), Report: r.report,
-		Maintenance: e.windows(u, now), Place: r.whereabouts(),
+		Maintenance: e.windows(u, now), Place: r.whereabouts(), Twin: r.twin, Provenance: r.provenance,
 		RTTOpenMS: r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTOpen }),
 		RTTReadMS: r.median(func(v *monitor.VantageRelay) time.Duration { return v.RTTRead }),
 	}
@@ -65,7 +65,14 @@ func (e *Engine) Status() monitor.Status {
 	if e.storeErr != nil {
 		s.StoreError = e.storeErr.Error()
 	}
+	if d := e.discovery; e.cfg.Discovery || d.Sweep != nil {
+		s.Discovery = &d
+	}
 	for _, r := range e.relays {
+		if r.twin != "" {
+			s.Twins++
+			continue
+		}
 		if r.Candidate {
 			s.Candidates++
 			continue

@@ -26,6 +26,9 @@ func (e *Engine) startWarmUp(served bool, now time.Time) {
 	newest := time.Time{}
 	var online, configured []*relay
 	for _, r := range e.relays {
+		if r.twin != "" {
+			continue // not probed
+		}
 		if r.Verdict.State == monitor.StateOnline {
 			online = append(online, r)
 			if r.Verdict.LastSuccess.After(newest) {
@@ -51,7 +54,8 @@ func (e *Engine) startWarmUp(served bool, now time.Time) {
 func (w *warmUp) enough() bool { return float64(w.measured) >= warmShare*float64(w.due) }
 
 // advance looks whether the first pass is complete: every relay tried, ≥ 95 %
-// measured (those that can't be are left out), every online one reported.
+// measured (those that can't be are left out), every online one of it reported.
+// What discovery brings online meanwhile does not count.
 func (w *warmUp) advance(e *Engine, now time.Time) {
 	if w.done && w.attempted {
 		return
@@ -83,7 +87,7 @@ func (w *warmUp) advance(e *Engine, now time.Time) {
 		return
 	}
 	online := 0
-	for _, r := range e.relays {
+	for _, r := range w.first {
 		if r.Verdict.State == monitor.StateOnline {
 			online++
 			if r.report == nil {

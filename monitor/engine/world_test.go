@@ -37,6 +37,7 @@ type store struct {
 	served         bool
 	windows        map[monitor.RelayURL][]monitor.Maintenance
 	audit          []monitor.AuditEntry
+	named          map[monitor.RelayURL]named
 	lostNext       atomic.Bool // the next batch is stored and its answer lost
 	refuses        bool        // every batch, for what it is
 	// lostCommit: the same of the next decision.
@@ -54,6 +55,7 @@ func newStore() *store {
 		relays: map[monitor.RelayURL]monitor.WatchedRelay{}, seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{},
 		seq: map[string]uint64{}, events: map[string]monitor.SignedEvent{}, windows: map[monitor.RelayURL][]monitor.Maintenance{},
 		facts: map[monitor.RelayURL]monitor.Facts{},
+		named: map[monitor.RelayURL]named{},
 	}
 }
 
@@ -61,6 +63,7 @@ func (s *store) Load(context.Context) (*monitor.Stored, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := &monitor.Stored{Facts: maps.Clone(s.facts), Maintenance: s.windows, Seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{}, Generation: s.number, Served: s.served, Relays: slices.Collect(maps.Values(s.relays)), Events: slices.Collect(maps.Values(s.events))}
+	s.loadNamed(out)
 	for name := range s.seen {
 		out.Seen[name] = s.restored(name)
 	}
@@ -74,6 +77,48 @@ func (s *store) Load(context.Context) (*monitor.Stored, error) {
 		out.Vantages = append(out.Vantages, v)
 	}
 	return out, nil
+}
+
+// named is where a relay was named, as it is stored.
+type named struct {
+	monitor.Provenance
+	waiting bool
+}
+
+// name stores a part of a sweep.
+func (s *store) name(n *monitor.Named) {
+	for i := range n.Relays {
+		r := &n.Relays[i]
+		p := monitor.Provenance{Kinds: r.Kinds, Authors: r.Authors, FirstSeen: n.At, LastSeen: n.At}
+		if old, ok := s.named[r.URL]; ok {
+			p.FirstSeen = old.FirstSeen
+		}
+		r.FirstSeen = p.FirstSeen
+		s.named[r.URL] = named{p, r.Waiting}
+	}
+	maps.DeleteFunc(s.named, func(_ monitor.RelayURL, p named) bool { return p.LastSeen.Before(n.Before) })
+}
+
+// loadNamed puts what is stored of sweeps into out.
+func (s *store) loadNamed(out *monitor.Stored) {
+	newest := time.Time{}
+	for _, p := range s.named {
+		if p.LastSeen.After(newest) {
+			newest = p.LastSeen
+		}
+	}
+	out.Provenance = map[monitor.RelayURL]monitor.Provenance{}
+	for u, p := range s.named {
+		if _, ok := s.relays[u]; ok {
+			out.Provenance[u] = p.Provenance
+		}
+		if p.LastSeen.Equal(newest) {
+			out.Found++
+			if p.waiting {
+				out.Waiting++
+			}
+		}
+	}
 }
 
 // restored is what the store still knows of a vantage's records: nothing that
@@ -180,6 +225,9 @@ func (s *store) Commit(_ context.Context, d *monitor.Decision) error {
 	}
 	if d.Audit != nil {
 		s.audit = append(s.audit, *d.Audit)
+	}
+	if d.Named != nil {
+		s.name(d.Named)
 	}
 	if s.lostCommit.Swap(false) {
 		return fmt.Errorf("%w: the connection was lost", monitor.ErrUnavailable)

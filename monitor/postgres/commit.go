@@ -14,7 +14,8 @@ import (
 )
 
 // Commit stores one round of decisions in one transaction on the connection
-// that holds the leader's lock, and gives d.Transitions their ids.
+// that holds the leader's lock, and gives d.Transitions their ids and d.Named when
+// its relays were first seen.
 //
 // After ErrUnavailable it is not known whether the round was stored when the
 // connection was lost at the very end: committing the same round again, with
@@ -42,6 +43,9 @@ func (s *Store) Commit(ctx context.Context, d *monitor.Decision) error {
 		}
 		if err := putAudit(ctx, tx, d.Audit); err != nil {
 			return fmt.Errorf("audit: %w", err)
+		}
+		if err := putNamed(ctx, tx, d.Named); err != nil {
+			return fmt.Errorf("discovered relays: %w", err)
 		}
 		if err := putEvents(ctx, tx, d.Events); err != nil {
 			return fmt.Errorf("signed events: %w", err)

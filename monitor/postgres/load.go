@@ -23,7 +23,7 @@ func (s *Store) Load(ctx context.Context) (*monitor.Stored, error) {
 	var out *monitor.Stored
 	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		l := loader{tx: tx, out: &monitor.Stored{Seen: map[string]map[monitor.RelayURL]monitor.VantageRelay{}}}
-		for _, step := range []func(context.Context) error{l.core, l.relays, l.documents, l.facts, l.vantages, l.records, l.events, l.maintenance} {
+		for _, step := range []func(context.Context) error{l.core, l.relays, l.documents, l.facts, l.vantages, l.records, l.events, l.maintenance, l.named} {
 			if err := step(ctx); err != nil {
 				return err
 			}

@@ -1,0 +1,1 @@
+DELETE FROM discovered WHERE last_seen < $1
