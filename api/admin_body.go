@@ -20,9 +20,9 @@ const (
 	jsonContentType = "application/json"
 )
 
-// readBody reads a request's body, at most limit bytes and until the deadline
-// that observe sets, and puts it back for huma.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *problem) {
+// readBody reads a request's body, at most limit bytes, and puts it back for
+// huma. within is the deadline that was set for it: by observe, bodyTimeout.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.Duration) ([]byte, *problem) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
@@ -32,7 +32,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *pro
 	case errors.As(err, &large):
 		return nil, tooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, newProblem(http.StatusRequestTimeout, fmt.Sprintf("the body did not arrive within %s", bodyTimeout))
+		return nil, newProblem(http.StatusRequestTimeout, fmt.Sprintf("the body did not arrive within %d s", int(within.Seconds())))
 	case err != nil:
 		return nil, newProblem(http.StatusBadRequest, "the body could not be read")
 	}

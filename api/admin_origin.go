@@ -11,8 +11,8 @@ import (
 // adminPath is where the operators' commands are.
 const adminPath = "/v1/admin/"
 
-// crossOrigin lets pages of any origin read, and propose a relay. No page may
-// command: a browser that is told nothing does not send the Authorization
+// crossOrigin lets pages of any origin read, propose a relay, and hand over what
+// a relay's owner signed for this very request. No page may command: a browser that is told nothing does not send the Authorization
 // header or the JSON of another origin.
 //
 // It stands before the limits, so that a page can read that it was limited; a
@@ -32,7 +32,7 @@ func crossOrigin(next http.Handler) http.Handler {
 		switch {
 		case strings.HasPrefix(r.URL.Path, adminPath), strings.HasPrefix(r.URL.Path, vantagesPath):
 			next.ServeHTTP(w, r)
-		case r.URL.Path == submitPath:
+		case r.URL.Path == submitPath, r.URL.Path == optOutPath:
 			propose.ServeHTTP(w, r)
 		default:
 			read.ServeHTTP(w, r)

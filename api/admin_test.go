@@ -362,7 +362,7 @@ func TestReload(t *testing.T) {
 func TestOperatorsInTheDocument(t *testing.T) {
 	runOperated(t, func(o *operated) {
 		doc := o.api.OpenAPI()
-		for _, name := range []string{"token", "nostr"} {
+		for _, name := range []string{"token", "nostr", "owner"} {
 			if doc.Components.SecuritySchemes[name] == nil {
 				o.Errorf("no security scheme %s", name)
 			}

@@ -159,6 +159,7 @@ func New(opts Options) *API {
 	a.routeRelay()
 	a.routeRelays()
 	a.routeSubmit()
+	a.routeOptOut()
 	a.routeAdmin()
 	a.routeVantages()
 	a.routeHistory()

@@ -20,7 +20,7 @@ import (
 
 // readable are the paths of the document that answer GET without more.
 var readable = []string{
-	"/v1/live", "/v1/online", "/v1/offline-set", "/v1/relay", "/v1/relays", "/v1/transitions", "/v1/history", "/v1/status", "/healthz", "/readyz",
+	"/v1/live", "/v1/online", "/v1/georelays.csv", "/v1/offline-set", "/v1/relay", "/v1/relays", "/v1/transitions", "/v1/history", "/v1/status", "/healthz", "/readyz",
 }
 
 // pages are what can be read besides.
@@ -68,6 +68,11 @@ func TestEveryAnswerToReaders(t *testing.T) {
 		{"/v1/online?x=1", 422, nil, nil},
 		{"/v1/online", 500, panics, nil},
 		{"/v1/online", 503, cold, nil},
+		{"/v1/georelays.csv", 200, nil, nil},
+		{"/v1/georelays.csv", 304, nil, []string{"If-None-Match", "*"}},
+		{"/v1/georelays.csv?x=1", 422, nil, nil},
+		{"/v1/georelays.csv", 500, panics, nil},
+		{"/v1/georelays.csv", 503, cold, nil},
 		{"/v1/offline-set", 200, nil, nil},
 		{"/v1/offline-set", 304, nil, []string{"If-None-Match", "*"}},
 		{"/v1/offline-set?x=1", 422, nil, nil},

@@ -55,6 +55,8 @@ type auth struct {
 	noToken bool
 	started time.Time
 	used    replays
+	// optedOut are the signatures of relays' owners that were carried out.
+	optedOut replays
 	// log bounds what failures write into the log: the metric counts all.
 	log rate.Sometimes
 }
@@ -94,7 +96,7 @@ func (a *API) authenticate(w http.ResponseWriter, r *http.Request) (actor string
 	if no != nil {
 		return "", a.refuse(r, no)
 	}
-	body, p := readBody(w, r, maxBody)
+	body, p := readBody(w, r, maxBody, bodyTimeout)
 	if p != nil {
 		return "", p
 	}
@@ -248,9 +250,17 @@ func (a *API) secure(op huma.Operation) huma.Operation {
 	return op
 }
 
-// securitySchemes documents how an operator is told.
+// schemeOwner is how the owner of a relay is told.
+const schemeOwner = "owner"
+
+// securitySchemes documents how an operator is told, and a relay's owner.
 func securitySchemes() map[string]*huma.SecurityScheme {
 	return map[string]*huma.SecurityScheme{
+		schemeOwner: {
+			Type: "apiKey", In: "header", Name: "Authorization",
+			Description: "NIP-98: Nostr and a base64 event of kind 27235, signed by the key that the relay's NIP-11 document names as pubkey, with u (this URL, below public_url), " +
+				"method and payload (the SHA-256 of the body); created within 60 s of now, and used once.",
+		},
 		"token": {Type: "http", Scheme: "bearer", Description: "The token in admin.token of the data directory."},
 		"nostr": {
 			Type: "apiKey", In: "header", Name: "Authorization",

@@ -19,6 +19,14 @@ type replays struct {
 	next time.Time            // when to look for what may be forgotten
 }
 
+// used reports whether an event's id was taken.
+func (r *replays) used(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, used := r.ends[id]
+	return used
+}
+
 // claim takes an event's id. fresh is false when it was taken before; room is
 // false when so many are remembered that it cannot be told, and nothing is
 // forgotten to make room.

@@ -50,7 +50,7 @@ type (
 	docsOperation struct {
 		ID, Method, Path, Summary, Description, Curl string
 
-		Secured    bool
+		Who        string // asks, where that matters
 		Parameters []docsField
 		Request    []docsShape
 		Responses  []docsResponse
@@ -120,7 +120,7 @@ type docsWriter struct{ doc *huma.OpenAPI }
 func (d docsWriter) operation(op *huma.Operation, base string) docsOperation {
 	o := docsOperation{
 		ID: op.OperationID, Method: op.Method, Path: op.Path, Summary: op.Summary, Description: op.Description,
-		Secured: len(op.Security) > 0, Curl: curl(op, base),
+		Who: who(op), Curl: curl(op, base),
 	}
 	for _, p := range op.Parameters {
 		f := d.field(p.Name, p.Schema, p.Required)
@@ -312,6 +312,19 @@ func plain(v any) string {
 	return fmt.Sprint(v)
 }
 
+// who names those that an operation is for, where it wants to know.
+func who(op *huma.Operation) string {
+	switch {
+	case len(op.Security) == 0:
+		return ""
+	case isVantages(op):
+		return "vantages"
+	case isOwners(op):
+		return "the relay's owner"
+	}
+	return "operators"
+}
+
 // curl is a command that works against this server: with all that is required
 // and nothing else.
 func curl(op *huma.Operation, base string) string {
@@ -340,7 +353,10 @@ func curl(op *huma.Operation, base string) string {
 	if op.Method != http.MethodGet {
 		command[0] += " -X " + op.Method
 	}
-	if len(op.Security) > 0 {
+	switch {
+	case isOwners(op): // with what some program signed before
+		command = append(command, `-H "Authorization: Nostr $NIP98_EVENT"`)
+	case len(op.Security) > 0:
 		command = append(command, `-H "Authorization: Bearer $(cat DATA_DIR/admin.token)"`)
 	}
 	if body := bodies[op.OperationID]; body != "" {

@@ -70,6 +70,10 @@ func TestDocsPage(t *testing.T) {
 			if len(op.Security) > 0 != strings.Contains(part, `href="#keys"`) {
 				o.Errorf("%s: %d keys", op.OperationID, len(op.Security))
 			}
+			asks := map[bool]string{strings.HasPrefix(op.Path, "/v1/admin/"): "operators", strings.HasPrefix(op.Path, "/v1/vantages/"): "vantages", op.OperationID == "opt-out-relay": "the relay&#39;s owner"}[true]
+			if got := between(part, `<a class="tag" href="#keys">`, "</a>"); got != asks {
+				o.Errorf("%s: %q may ask, want %q", op.OperationID, got, asks)
+			}
 		}
 		if !strings.Contains(page, `<code>relays</code> <span class="need">required</span>`) || strings.Contains(page, `<code>generation</code> <span class="need">`) {
 			o.Error("what a request needs is not marked, or what an answer holds is")
@@ -99,6 +103,7 @@ func between(s, from, to string) string {
 func TestDocsExamples(t *testing.T) {
 	runOperated(t, func(o *operated) {
 		page := o.get("/docs").Body.String()
+		signed := o.sign(o.key, "https://pharos.example/v1/relays/opt-out", `{"url":"wss://relay.example.com"}`, nil)
 		for _, op := range documented(o.api.OpenAPI()) {
 			command := html.UnescapeString(between(between(page, `<article id="`+op.OperationID+`"`, "</article>"), "<pre tabindex=\"0\"><code>", "</code>"))
 			if strings.HasPrefix(op.Path, "/v1/vantages/") {
@@ -124,7 +129,7 @@ func TestDocsExamples(t *testing.T) {
 					method = value
 				case strings.HasPrefix(word, "-H "):
 					name, v, _ := strings.Cut(value, ": ")
-					headers = append(headers, name, strings.ReplaceAll(v, "$(cat DATA_DIR/admin.token)", adminToken))
+					headers = append(headers, name, strings.NewReplacer("$(cat DATA_DIR/admin.token)", adminToken, "Nostr $NIP98_EVENT", signed[1]).Replace(v))
 				case strings.HasPrefix(word, "-d "):
 					body = value
 				default:

@@ -218,7 +218,7 @@ func generation(now time.Time) *monitor.Generation {
 			{
 				URL: "wss://a.example/", Since: now.Add(-24 * time.Hour), LastSuccess: now.Add(-5 * time.Second),
 				RTTOpenMS: 83, RTTReadMS: 41, Network: monitor.Clearnet, VantagesUp: 3, VantagesTotal: 3,
-				NIPs: []int{1, 11, 42}, Country: "DE",
+				NIPs: []int{1, 11, 42}, Country: "DE", Latitude: 52.52, Longitude: 13.405, Located: true,
 			},
 			{
 				URL: "wss://b.example/x&y", Since: now.Add(-time.Hour), LastSuccess: now.Add(-6 * time.Minute),
@@ -259,7 +259,7 @@ func relayView(u monitor.RelayURL, now time.Time) monitor.RelayView {
 				HeldSince: now.Add(-30 * time.Second),
 			},
 			Info: &monitor.Info{
-				Raw: []byte(`{"name":"A","supported_nips":[1,11],"x":{"y":[1]}}`), Name: "A", NIPs: []int{1, 11}, AuthRequired: &yes,
+				Raw: []byte(`{"name":"A","supported_nips":[1,11,50],"x":{"y":[1]}}`), Name: "A", NIPs: []int{1, 11, 50}, AuthRequired: &yes,
 			},
 		},
 		Monitored: true, Eligible: true, RTTOpenMS: 83, RTTReadMS: 41,
@@ -278,8 +278,27 @@ func relayView(u monitor.RelayURL, now time.Time) monitor.RelayView {
 				BackoffUntil: now.Add(100 * time.Second),
 			},
 		},
-		Facts:  monitor.Facts{TLS: &monitor.TLSFacts{Version: "1.3", Issuer: "Example CA", Names: []string{"a.example"}, NotAfter: now.Add(60 * 24 * time.Hour)}},
-		Report: &monitor.SignedEvent{ID: strings.Repeat("02", 32)},
+		Facts: monitor.Facts{
+			TLS:   &monitor.TLSFacts{Version: "1.3", Issuer: "Example CA", Names: []string{"a.example"}, NotAfter: now.Add(10*24*time.Hour + time.Hour)},
+			TLSAt: now.Add(-time.Minute),
+			DNS: &monitor.DNSFacts{
+				Addresses: []netip.Addr{netip.MustParseAddr("81.2.69.160"), netip.MustParseAddr("2a01:4f8::1")}, IPv4: monitor.ReachAnswers, IPv6: monitor.ReachFails,
+			},
+			DNSAt: now.Add(-2 * time.Hour),
+			Capabilities: &monitor.Capabilities{
+				Auth: monitor.FindingConfirmed, Count: monitor.FindingConfirmed, Search: monitor.FindingDisproved,
+				EOSE: monitor.FindingConfirmed, Limit: monitor.FindingConfirmed, Until: monitor.FindingDisproved, Sample: "0123456789abcdef",
+			},
+			CapabilitiesAt: now.Add(-3 * time.Hour),
+			Write:          &monitor.WriteFacts{Result: monitor.WriteRefused, Reason: "blocked: not on the list"},
+			WriteAt:        now.Add(-4 * time.Hour),
+		},
+		Place: monitor.Place{
+			Country: "DE", Geohash: "u33dc", Latitude: 52.52, Longitude: 13.405, Located: true, ASN: 24940, Organization: "Hetzner Online GmbH",
+		},
+		Provenance: &monitor.Provenance{Kinds: []int{10002, 30166}, Authors: 12, FirstSeen: now.Add(-72 * time.Hour), LastSeen: now.Add(-time.Hour)},
+		Aliases:    []monitor.RelayURL{"wss://b.example/", "wss://a.example/inbox"},
+		Report:     &monitor.SignedEvent{ID: strings.Repeat("02", 32)},
 		Maintenance: []monitor.Maintenance{
 			{From: now.Add(-time.Hour), Until: now.Add(time.Hour), Note: "new disks"},
 			{From: now.Add(24 * time.Hour), Until: now.Add(25 * time.Hour)},
@@ -298,7 +317,7 @@ func status(now time.Time) monitor.Status {
 				Name: "ber", Group: "hetzner", Networks: []monitor.Network{monitor.Clearnet, monitor.Tor},
 				Enrolled: now.Add(-48 * time.Hour), LastSeen: now.Add(-3 * time.Second), Skew: -20 * time.Millisecond,
 				Eligible: true, Disagreement: 0.0125, Judged: 800,
-				Health: monitor.Health{Lag: 30 * time.Millisecond, CanarySuccess: now.Add(-9 * time.Second), InFlight: 12, Watched: 2750},
+				Health: monitor.Health{Lag: 30 * time.Millisecond, CanarySuccess: now.Add(-9 * time.Second), InFlight: 12, Watched: 2750, Down: []monitor.Network{monitor.Tor}},
 			},
 			{
 				Name: "nyc", Group: "nyc", Pubkey: strings.Repeat("cd", 32), Networks: []monitor.Network{monitor.Clearnet}, Enrolled: now.Add(-24 * time.Hour),
@@ -310,6 +329,20 @@ func status(now time.Time) monitor.Status {
 		Transitions:  map[monitor.State]uint64{monitor.StateOffline: 3},
 		Ingested:     55, Refused: 2, ReportsSigned: 9,
 		Warnings: []string{"only 900 MB are free on the disk of the data directory"},
+		Discovery: &monitor.DiscoveryStatus{
+			Sweep: &monitor.Sweep{
+				Start: now.Add(-10 * time.Minute), At: now.Add(-8 * time.Minute), Authors: 321,
+				Sources: []monitor.DiscoverySource{
+					{URL: "wss://source.example/", Events: 500, Pages: 2, Whole: true},
+					{URL: "wss://busy.example/", Events: 20, Pages: 1, Problem: "it asked us to wait", RestUntil: now.Add(time.Hour)},
+				},
+				Rejected: map[string]int{"scheme": 4, "private": 2, "wss://sneaky.example": 1},
+				Ignored:  map[string]int{"signature": 3},
+				Refusals: map[string]int{"rate-limited": 1, "none": 2, "go away, wss://sneaky.example": 5, "and you": 1},
+			},
+			Found: 900, Watched: 880, Waiting: 20, Held: "the sweep would drop 600 of 900 relays",
+		},
+		Aliases: 3, Twins: 5, Expiring: 2, GeoAttribution: "IP geolocation by Example",
 	}
 	s.WarmUp.Measured, s.WarmUp.Due, s.WarmUp.Done = 4, 4, true
 	return s

@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -158,6 +159,32 @@ func encodeCSV(relays []*monitor.OnlineRelay, urlsOnly bool) ([]byte, error) {
 	_ = w.Write(columns)
 	for _, r := range relays {
 		_ = w.Write(csvRow(r)[:len(columns)])
+	}
+	w.Flush()
+	if err := w.Error(); err != nil {
+		return nil, fmt.Errorf("encode CSV: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// placeColumns are those of /v1/georelays.csv, as its readers know them.
+var placeColumns = []string{"Relay URL", "Latitude", "Longitude"}
+
+// encodePlaces writes the relays whose coordinates are known, as CSV with four
+// decimals: ten metres, which is finer than any of them is right. A URL is
+// canonical, and so begins with ws: no program takes it for a formula.
+func encodePlaces(online []monitor.OnlineRelay) ([]byte, error) {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	w.UseCRLF = true
+	// Adding 0 makes 0 of -0.
+	degrees := func(d float64) string { return strconv.FormatFloat(math.Round(d*1e4)/1e4+0, 'f', -1, 64) }
+	// Write keeps the first error for Error.
+	_ = w.Write(placeColumns)
+	for i := range online {
+		if r := &online[i]; r.Located {
+			_ = w.Write([]string{string(r.URL), degrees(r.Latitude), degrees(r.Longitude)})
+		}
 	}
 	w.Flush()
 	if err := w.Error(); err != nil {

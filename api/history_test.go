@@ -226,6 +226,9 @@ func TestRelayBodies(t *testing.T) {
 		down := relayView("wss://c.example/", b.now)
 		down.Verdict.State, down.Eligible, down.Facts.TLS, down.Report = monitor.StateDead, false, nil, nil
 		down.Info = &monitor.Info{Problem: "http_404"}
+		down.Facts = monitor.Facts{Write: &monitor.WriteFacts{}} // never tested
+		down.Place = monitor.Place{ASN: 13335, Organization: "Cloudflare, Inc.", Shared: "Cloudflare"}
+		down.Provenance, down.Aliases, down.AliasOf, down.Twin = nil, nil, "wss://a.example/", "wss://twin.example/"
 		views["wss://c.example/"] = down
 		views["wss://new.example/"] = monitor.RelayView{
 			WatchedRelay: monitor.WatchedRelay{URL: "wss://new.example/", Source: monitor.SourceDiscovery, Candidate: true, FirstSeen: b.now},

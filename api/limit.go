@@ -19,6 +19,7 @@ const (
 	limitRequests    = "requests"
 	limitSubmissions = "submissions"
 	limitAuth        = "auth"
+	limitOptOuts     = "opt_outs"
 )
 
 // limits are what an address may do in a minute, and what came of it.
@@ -26,6 +27,7 @@ type limits struct {
 	requests    tally // Settings.PerMinute
 	submissions tally // submissionsPerMinute
 	failures    tally // authFailuresPerMinute
+	optOuts     tally // optOutsPerMinute
 
 	limited *prometheus.CounterVec
 	failed  *prometheus.CounterVec
@@ -40,7 +42,7 @@ func newLimits(r *prometheus.Registry) *limits {
 			Name: "pharos_http_auth_failures_total", Help: "Operators' requests that were refused for who asks, by reason.",
 		}, []string{"reason"}),
 	}
-	for _, limit := range []string{limitRequests, limitSubmissions, limitAuth} {
+	for _, limit := range []string{limitRequests, limitSubmissions, limitAuth, limitOptOuts} {
 		l.limited.WithLabelValues(limit)
 	}
 	for _, reason := range authReasons {

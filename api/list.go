@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,10 +105,14 @@ type shelf struct {
 	tag      string // names the generation and the settings in ETags
 
 	offline *body
+	places  *body
 	// whole holds the unfiltered list in each format, with all fields and with
 	// URLs only: no stranger's parameters can make us forget them.
 	whole [numFormats][2]*body
 	views *views
+
+	// attribution is what the databases of places ask to be said.
+	attribution func() string
 
 	counted   sync.Once
 	successes []time.Time // last ones of the online set, oldest first
@@ -166,6 +172,11 @@ func (a *API) newShelf(g *monitor.Generation, settings *Settings, f monitor.Fall
 		data, err := encode(newDownList(g, f, s.down))
 		return page{data: data}, err
 	})
+	s.places = newHashed("georelays", formats[formatCSV].contentType, func() (page, error) {
+		data, err := encodePlaces(s.online)
+		return page{data: data}, err
+	})
+	s.attribution = sync.OnceValue(func() string { return a.opts.Core.Status().GeoAttribution })
 	own := guard{f, settings.MaxAge}
 	for i := range formats {
 		for j, urlsOnly := range []bool{false, true} {
@@ -266,6 +277,30 @@ func (a *API) routeLists() {
 			return nil, s.notUsable(s.fallback, "the list must not be used now")
 		}
 		return a.serveList(s, s.whole[formatURLs][0], s.fallback), nil
+	})
+
+	places := listResponses(a.huma, "The online relays whose place is known.", "")
+	places["200"].Content = map[string]*huma.MediaType{formats[formatCSV].contentType: {Schema: &huma.Schema{
+		Type: huma.TypeString, Description: "RFC 4180 with a line of names: " + strings.Join(placeColumns, ", ") + ". Degrees, north and east above 0.",
+	}}}
+	huma.Register(a.huma, huma.Operation{
+		OperationID: "get-georelays", Method: http.MethodGet, Path: "/v1/georelays.csv", Tags: []string{"Lists"},
+		Summary: "Where the online relays stand, as CSV",
+		Description: "By URL. A relay whose coordinates are not known is left out, and so is one that is reached through a CDN or an anycast address. " +
+			"503 when the list must not be used, and when no place is known at all.",
+		Responses: places,
+		Errors:    []int{http.StatusUnprocessableEntity, http.StatusInternalServerError, http.StatusServiceUnavailable},
+	}, func(context.Context, *struct{ strict }) (*huma.StreamResponse, error) {
+		s := a.current()
+		if s.fallback != monitor.FallbackNone {
+			return nil, s.notUsable(s.fallback, "the list must not be used now")
+		}
+		if !slices.ContainsFunc(s.online, func(r monitor.OnlineRelay) bool { return r.Located }) {
+			p := newProblem(http.StatusServiceUnavailable, "no relay's place is known: this monitor has no database of places (geo.city_db), or has not looked yet")
+			p.headers.Set(generationHeader, s.number)
+			return nil, p
+		}
+		return a.serveList(s, s.places, s.fallback), nil
 	})
 
 	huma.Register(a.huma, huma.Operation{

@@ -28,7 +28,18 @@ var (
 		monitor.ImpairedNetwork, monitor.ImpairedSuspended, monitor.ImpairedClock, monitor.ImpairedSpike,
 		monitor.ImpairedLag, monitor.ImpairedDescriptors, monitor.ImpairedRoots, monitor.ImpairedUnclear,
 	}
+	networks = []monitor.Network{monitor.Clearnet, monitor.Tor, monitor.I2P, monitor.Loki}
+	// The rules of relay-url.md, and the prefixes of S61: any other word is
+	// counted as other, as it is a stranger's.
+	rules = []string{
+		"empty", "length", "scheme", "whitespace", "list", "userinfo", "host", "port", "reserved", "private", "onion", "i2p", "query", "nested", "path", otherWord,
+	}
+	prefixes = []string{
+		"rate-limited", "error", "none", "auth-required", "restricted", "blocked", "invalid", "pow", "unsupported", "mute", "deleted", "duplicate", "replaced", otherWord,
+	}
 )
+
+const otherWord = "other"
 
 // httpMetrics counts what the API itself does.
 type httpMetrics struct {
@@ -109,6 +120,18 @@ var (
 	descTransitions  = desc("transitions_total", "Changes of verdicts, by new state.", "state")
 	descBatches      = desc("batches_total", "Batches of observations, by what became of them.", "result")
 	descReports      = desc("reports_signed_total", "Relay reports signed.")
+	descNetworkUp    = desc("vantage_network_up", "1 = the vantage's way into the network answers, 0 = its proxy does not.", "vantage", "network")
+	descAliases      = desc("relay_aliases", "Watched URLs that are another one's relay.")
+	descTwins        = desc("relay_twins", "Watched ws relays that a wss one stands for.")
+	descExpiring     = desc("tls_expiring", "Online relays whose TLS certificate is about to expire.")
+	descFound        = desc("discovery_found", "Relays that the newest sweep found named; absent where discovery is off, as all of it.")
+	descFoundWatched = desc("discovery_watched", "Found relays that are monitored or candidates.")
+	descWaiting      = desc("discovery_waiting", "Found relays that have no room.")
+	descDiscoverHeld = desc("discovery_held", "1 = the set did not change as the newest sweep asked.")
+	descSwept        = desc("discovery_last_sweep_timestamp_seconds", "When the newest sweep ended; absent before the first.")
+	descSweepWhole   = desc("discovery_sweep_whole", "1 = the newest sweep read every source to its end.")
+	descRejected     = desc("discovery_rejected", "URLs of the newest sweep that were no relay's, by the rule that they broke.", "reason")
+	descRefusals     = desc("discovery_refusals", "Refusals of sources in the newest sweep, by their prefix.", "prefix")
 )
 
 // collector reads the core's own figures when it is scraped.
@@ -174,6 +197,25 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(descBatches, s.Refused, "refused")
 	counter(descReports, s.ReportsSigned)
 	counter(descUnwatched, s.Unwatched)
+	gauge(descAliases, float64(s.Aliases))
+	gauge(descTwins, float64(s.Twins))
+	gauge(descExpiring, float64(s.Expiring))
+	if d := s.Discovery; d != nil {
+		gauge(descFound, float64(d.Found))
+		gauge(descFoundWatched, float64(d.Watched))
+		gauge(descWaiting, float64(d.Waiting))
+		gauge(descDiscoverHeld, flag(d.Held != ""))
+		if sweep := d.Sweep; sweep != nil {
+			moment(descSwept, sweep.At)
+			gauge(descSweepWhole, flag(sweep.Whole))
+			for word, n := range bounded(sweep.Rejected, rules) {
+				gauge(descRejected, float64(n), word)
+			}
+			for word, n := range bounded(sweep.Refusals, prefixes) {
+				gauge(descRefusals, float64(n), word)
+			}
+		}
+	}
 
 	enrolled := 0
 	for i := range s.Vantages {
@@ -195,8 +237,28 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descVantageSkew, v.Skew.Seconds(), v.Name)
 		gauge(descInFlight, float64(v.Health.InFlight), v.Name)
 		gauge(descWatched, float64(v.Health.Watched), v.Name)
+		for _, n := range networks {
+			if v.Reaches(n) {
+				gauge(descNetworkUp, flag(!slices.Contains(v.Health.Down, n)), v.Name, string(n))
+			}
+		}
 	}
 	gauge(descVantages, float64(enrolled))
+}
+
+// bounded sums counts by the words that are known; all of those are in it.
+func bounded(counts map[string]int, known []string) map[string]int {
+	out := make(map[string]int, len(known))
+	for _, word := range known {
+		out[word] = 0
+	}
+	for word, n := range counts {
+		if !slices.Contains(known, word) {
+			word = otherWord
+		}
+		out[word] += n
+	}
+	return out
 }
 
 func flag(b bool) float64 {

@@ -53,6 +53,7 @@ var tags = []*huma.Tag{
 // bodies are examples of what is posted, by operation.
 var bodies = map[string]string{
 	"submit-relay":      `{"url":"wss://relay.example.com"}`,
+	"opt-out-relay":     `{"url":"wss://relay.example.com"}`,
 	"admin-check":       `{"relays":["wss://relay.example.com"]}`,
 	"admin-reset":       `{"relays":["wss://relay.example.com"]}`,
 	"admin-relays":      `{"add":["wss://relay.example.com"],"note":"our own"}`,
@@ -92,7 +93,7 @@ func finish(doc *huma.OpenAPI) {
 				})
 			}
 			sends(op, "401", "WWW-Authenticate", &huma.Header{
-				Description: "Bearer, and Nostr.", Required: true, Schema: &huma.Schema{Type: huma.TypeString},
+				Description: "Nostr, and for operators Bearer too.", Required: true, Schema: &huma.Schema{Type: huma.TypeString},
 			})
 			if ok := op.Responses["200"]; ok != nil && ok.Headers[generationHeader] != nil { // a list: its 503 tells of a generation too
 				sends(op, "503", generationHeader, ok.Headers[generationHeader])

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -23,7 +24,7 @@ type relayBody struct {
 	Candidate bool    `json:"candidate" doc:"Found, not yet seen alive anywhere."`
 	FirstSeen *string `json:"first_seen" format:"date-time"`
 
-	Excluded    bool                `json:"excluded" doc:"Never probed, as an operator wants it."`
+	Excluded    bool                `json:"excluded" doc:"Never probed, as an operator or its owner wants it."`
 	PausedUntil *string             `json:"paused_until" format:"date-time" doc:"Not probed before, as an operator wants it."`
 	Maintenance []maintenanceWindow `json:"maintenance" nullable:"false" doc:"Declared windows that are not over yet: what the relay does in them is not held against it."`
 
@@ -41,11 +42,22 @@ type relayBody struct {
 
 	Vantages []ballot `json:"vantages" nullable:"false" doc:"Each vantage's vote, with what stands behind it."`
 
-	NIPsClaimed  []int     `json:"nips_claimed" nullable:"false"`
-	NIP11        document  `json:"nip11,omitempty" doc:"The relay's own document."`
-	NIP11Problem *string   `json:"nip11_problem" doc:"Why there is no document."`
-	TLS          *tlsFacts `json:"tls,omitempty"`
-	ReportID     *string   `json:"report_id" doc:"Id of the signed report (kind 30166)."`
+	NIPsClaimed   []int         `json:"nips_claimed" nullable:"false" doc:"By the relay's own document."`
+	NIPsConfirmed []int         `json:"nips_confirmed" nullable:"false" doc:"Those that a test found at work."`
+	NIPsDisproved []int         `json:"nips_disproved" nullable:"false" doc:"Those that a test found not to work, whatever the document says."`
+	NIP11         document      `json:"nip11,omitempty" doc:"The relay's own document."`
+	NIP11Problem  *string       `json:"nip11_problem" doc:"Why there is no document."`
+	TLS           *tlsFacts     `json:"tls,omitempty"`
+	DNS           *dnsFacts     `json:"dns,omitempty" doc:"Where its name leads. Each of these facts is told by the vantage that looked last."`
+	Capabilities  *capabilities `json:"capabilities,omitempty" doc:"What it was seen to do."`
+	Write         *writeTest    `json:"write,omitempty" doc:"What became of an event that is deleted by itself; where writing is not tested there is none."`
+	Geo           *geoFacts     `json:"geo,omitempty" doc:"Where its address stands, by the databases of this monitor's operator."`
+	Provenance    *provenance   `json:"provenance,omitempty" doc:"Where discovery found it."`
+	Aliases       []string      `json:"aliases" nullable:"false" doc:"Other URLs that are this very relay, by evidence."`
+	AliasOf       *string       `json:"alias_of" doc:"Which URL stands for the relay where several do; null = this one."`
+	Twin          *string       `json:"twin" doc:"The wss relay that stands for this ws one, which is therefore not probed."`
+	Warnings      []string      `json:"warnings" nullable:"false" doc:"What whoever runs the relay should see to, in sentences."`
+	ReportID      *string       `json:"report_id" doc:"Id of the signed report (kind 30166)."`
 }
 
 // maintenanceWindow is a declared time of work on a relay.
@@ -81,6 +93,8 @@ type tlsFacts struct {
 	Issuer   string   `json:"issuer"`
 	Names    []string `json:"names" nullable:"false"`
 	NotAfter *string  `json:"not_after" format:"date-time" doc:"Expiry of the certificate."`
+	DaysLeft *int     `json:"days_left" doc:"Whole days until then, below 0 afterwards."`
+	LookedAt *string  `json:"looked_at" format:"date-time"`
 }
 
 type relayInput struct {
@@ -99,11 +113,17 @@ func (a *API) routeRelay() {
 	}, func(_ context.Context, in *relayInput) (*answer[relayBody], error) {
 		v := a.opts.Core.RelayView(in.URL.URL)
 		v.URL = in.URL.URL
-		return &answer[relayBody]{newRelayBody(v)}, nil
+		attribution := ""
+		if v.Place != (monitor.Place{}) {
+			attribution = a.current().attribution()
+		}
+		return &answer[relayBody]{newRelayBody(v, time.Now(), attribution)}, nil
 	})
 }
 
-func newRelayBody(v monitor.RelayView) relayBody {
+// newRelayBody tells of a relay at now. attribution is what the databases of
+// places ask to be said.
+func newRelayBody(v monitor.RelayView, now time.Time, attribution string) relayBody {
 	b := relayBody{
 		URL:         string(v.URL),
 		State:       monitor.StateUnknown.String(),
@@ -112,7 +132,9 @@ func newRelayBody(v monitor.RelayView) relayBody {
 		Marks:       []string{},
 		Rules:       monitor.RulesVersion,
 		Vantages:    []ballot{},
-		NIPsClaimed: []int{},
+		NIPsClaimed: []int{}, NIPsConfirmed: []int{}, NIPsDisproved: []int{},
+		Aliases:     []string{},
+		Warnings:    []string{},
 		Excluded:    v.Excluded,
 		PausedUntil: utcOrNull(v.PausedUntil),
 		Maintenance: make([]maintenanceWindow, len(v.Maintenance)),
@@ -143,12 +165,9 @@ func newRelayBody(v monitor.RelayView) relayBody {
 			b.NIPsClaimed = v.Info.NIPs
 		}
 	}
-	if v.Facts.TLS != nil {
-		b.TLS = &tlsFacts{Version: v.Facts.TLS.Version, Issuer: v.Facts.TLS.Issuer, Names: v.Facts.TLS.Names, NotAfter: utcOrNull(v.Facts.TLS.NotAfter)}
-		if b.TLS.Names == nil {
-			b.TLS.Names = []string{}
-		}
-	}
+	b.tellFacts(&v, now)
+	b.Geo = newGeoFacts(&v.Place, attribution)
+	b.tellRelatives(&v)
 	if v.Report != nil {
 		b.ReportID = orNull(v.Report.ID)
 	}

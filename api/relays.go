@@ -31,7 +31,7 @@ type relayLine struct {
 	FirstSeen     *string  `json:"first_seen" format:"date-time"`
 	LastSuccess   *string  `json:"last_success" format:"date-time"`
 	Candidate     bool     `json:"candidate" doc:"Found, not yet seen alive anywhere."`
-	Excluded      bool     `json:"excluded" doc:"Never probed, as an operator wants it."`
+	Excluded      bool     `json:"excluded" doc:"Never probed, as an operator or its owner wants it."`
 	PausedUntil   *string  `json:"paused_until" format:"date-time" doc:"Not probed before."`
 	RTTOpenMS     *int     `json:"rtt_open_ms" doc:"Median of the vantages that are up; null = not measured."`
 	VantagesUp    int      `json:"vantages_up"`
@@ -41,7 +41,7 @@ type relayLine struct {
 type relaysInput struct {
 	strict
 	State     string     `query:"state" enum:"unknown,online,offline,dead" doc:"Only relays in this state."`
-	Marks     []string   `query:"mark,explode" enum:"partial,restricted,flapping,stale,degraded,uncorroborated,held" maxItems:"20" nullable:"false" doc:"Only relays with this mark. May be given several times: all must hold."`
+	Marks     []string   `query:"mark,explode" enum:"partial,restricted,flapping,stale,degraded,uncorroborated,held,singled_out" maxItems:"20" nullable:"false" doc:"Only relays with this mark. May be given several times: all must hold."`
 	Network   string     `query:"network" enum:"clearnet,tor,i2p,loki" doc:"Only relays of this network."`
 	Source    string     `query:"source" enum:"config,file,builtin,discovery,operator,submitted" doc:"Only relays whose URL came from there."`
 	Candidate optionBool `query:"candidate" doc:"Only candidates (true), or only others (false)."`

@@ -50,6 +50,8 @@ func TestRelaysQueries(t *testing.T) {
 		"":                                {Limit: 101},
 		"?state=dead&limit=1000":          {State: &dead, Limit: 1001},
 		"?mark=held&mark=partial":         {Marks: monitor.MarkHeld | monitor.MarkPartial, Limit: 101},
+		"?mark=singled_out":               {Marks: monitor.MarkSingledOut, Limit: 101},
+		"?source=discovery":               {Source: monitor.SourceDiscovery, Limit: 101},
 		"?network=tor&source=submitted":   {Network: monitor.Tor, Source: monitor.SourceSubmitted, Limit: 101},
 		"?candidate=true&paused=false":    {Candidate: &yes, Paused: &no, Limit: 101},
 		"?excluded=true&q=Example.COM%2F": {Excluded: true, Contains: "example.com/", Limit: 101},

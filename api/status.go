@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"time"
 
@@ -43,6 +44,37 @@ type statusBody struct {
 	Observations  map[string]uint64 `json:"observations" nullable:"false" doc:"By outcome, since the start."`
 	Transitions   map[string]uint64 `json:"transitions" nullable:"false" doc:"By new state, since the start."`
 	ReportsSigned uint64            `json:"reports_signed" doc:"Since the start."`
+
+	Discovery            *discoveryStatus `json:"discovery,omitempty" doc:"What other people's lists told; absent where it is off."`
+	Aliases              int              `json:"aliases" doc:"Watched URLs that are another one's relay, by evidence."`
+	Twins                int              `json:"twins" doc:"Watched ws relays that a wss one stands for."`
+	ExpiringCertificates int              `json:"expiring_certificates" doc:"Online relays whose TLS certificate is about to expire."`
+	GeoAttribution       *string          `json:"geo_attribution" doc:"What the databases of places ask to be said."`
+}
+
+// discoveryStatus is what the newest sweep over the sources came to.
+type discoveryStatus struct {
+	Began    *string           `json:"began" format:"date-time" doc:"When the newest sweep began; null before the first was over."`
+	Ended    *string           `json:"ended" format:"date-time"`
+	Whole    bool              `json:"whole" doc:"Every source was read to its end. Nothing is dropped after any other sweep."`
+	Sources  []discoverySource `json:"sources" nullable:"false"`
+	Authors  int               `json:"authors" doc:"Distinct ones of the lists."`
+	Found    int               `json:"found" doc:"Relays that the newest list of some author names."`
+	Watched  int               `json:"watched" doc:"Those that are monitored or candidates."`
+	Waiting  int               `json:"waiting" doc:"Those that have no room."`
+	Held     *string           `json:"held" doc:"Why the set did not change as the sweep asked."`
+	Rejected map[string]int    `json:"rejected" nullable:"false" doc:"URLs that were no relay's, by the rule that they broke; other for a word that is none of ours."`
+	Ignored  map[string]int    `json:"ignored" nullable:"false" doc:"Events that were not believed, by why."`
+	Refusals map[string]int    `json:"refusals" nullable:"false" doc:"Of sources, by their prefix (NIP-01); none without one, other for one that is unknown."`
+}
+
+type discoverySource struct {
+	URL       string  `json:"url"`
+	Events    int     `json:"events" doc:"That were believed."`
+	Pages     int     `json:"pages" doc:"That were read."`
+	Whole     bool    `json:"whole" doc:"It told all that it has."`
+	Problem   *string `json:"problem" doc:"Why it did not."`
+	RestUntil *string `json:"rest_until" format:"date-time" doc:"It asked us not to come back before."`
 }
 
 type warmUp struct {
@@ -60,7 +92,8 @@ type storeStatus struct {
 type vantageStatus struct {
 	Name          string   `json:"name"`
 	Group         string   `json:"group"`
-	Networks      []string `json:"networks" nullable:"false"`
+	Networks      []string `json:"networks" nullable:"false" doc:"Those that it can reach."`
+	NetworksDown  []string `json:"networks_down" nullable:"false" doc:"Those of them whose proxy does not answer now: it has no vote on their relays meanwhile."`
 	Enrolled      *string  `json:"enrolled" format:"date-time"`
 	LastSeen      *string  `json:"last_seen" format:"date-time"`
 	Remote        bool     `json:"remote" doc:"It is on another machine."`
@@ -146,6 +179,12 @@ func (a *API) status() statusBody {
 		Observations:  map[string]uint64{},
 		Transitions:   map[string]uint64{},
 		ReportsSigned: s.ReportsSigned,
+		Discovery:     newDiscoveryStatus(s.Discovery),
+		Aliases:       s.Aliases,
+		Twins:         s.Twins,
+
+		ExpiringCertificates: s.Expiring,
+		GeoAttribution:       orNull(s.GeoAttribution),
 	}
 	if s.Leader {
 		b.Role = "leader"
@@ -170,14 +209,15 @@ func newVantageStatus(v *monitor.Vantage) vantageStatus {
 	b := vantageStatus{
 		Name:          v.Name,
 		Group:         v.Group,
-		Networks:      make([]string, len(v.Networks)),
+		Networks:      words(v.Networks),
+		NetworksDown:  words(v.Health.Down),
 		Enrolled:      utcOrNull(v.Enrolled),
 		LastSeen:      utcOrNull(v.LastSeen),
 		Remote:        v.Remote(),
 		Revoked:       v.Revoked,
 		Eligible:      v.Eligible,
 		Healthy:       len(v.Health.Impairments) == 0,
-		Impairments:   make([]string, len(v.Health.Impairments)),
+		Impairments:   words(v.Health.Impairments),
 		ImpairedSince: utcOrNull(v.Health.ImpairedSince),
 		CanarySuccess: utcOrNull(v.Health.CanarySuccess),
 		SkewMS:        v.Skew.Milliseconds(),
@@ -188,11 +228,45 @@ func newVantageStatus(v *monitor.Vantage) vantageStatus {
 	if v.Judged > 0 {
 		b.Disagreement = &v.Disagreement
 	}
-	for i, n := range v.Networks {
-		b.Networks[i] = string(n)
+	return b
+}
+
+// words makes a list of words of ours one of text; never nil.
+func words[W ~string](list []W) []string {
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = string(w)
 	}
-	for i, m := range v.Health.Impairments {
-		b.Impairments[i] = string(m)
+	return out
+}
+
+// counted is bounded without what did not happen.
+func counted(counts map[string]int, known []string) map[string]int {
+	out := bounded(counts, known)
+	maps.DeleteFunc(out, func(_ string, n int) bool { return n == 0 })
+	return out
+}
+
+// newDiscoveryStatus is nil where discovery is off.
+func newDiscoveryStatus(d *monitor.DiscoveryStatus) *discoveryStatus {
+	if d == nil {
+		return nil
 	}
+	b := &discoveryStatus{
+		Sources: []discoverySource{}, Found: d.Found, Watched: d.Watched, Waiting: d.Waiting, Held: orNull(d.Held),
+		Rejected: map[string]int{}, Ignored: map[string]int{}, Refusals: map[string]int{},
+	}
+	s := d.Sweep
+	if s == nil {
+		return b
+	}
+	b.Began, b.Ended, b.Whole, b.Authors = utcOrNull(s.Start), utcOrNull(s.At), s.Whole, s.Authors
+	for _, source := range s.Sources {
+		b.Sources = append(b.Sources, discoverySource{
+			string(source.URL), source.Events, source.Pages, source.Whole, orNull(source.Problem), utcOrNull(source.RestUntil),
+		})
+	}
+	b.Rejected, b.Refusals = counted(s.Rejected, rules), counted(s.Refusals, prefixes)
+	maps.Copy(b.Ignored, s.Ignored)
 	return b
 }

@@ -67,7 +67,7 @@ func (a *API) strangers(ctx huma.Context, next func(huma.Context)) {
 		a.writeProblem(w, a.tooMany(limitSubmissions, wait, fmt.Sprintf("more than %d submissions in a minute from your address", submissionsPerMinute)))
 		return
 	}
-	body, p := readBody(w, r, maxSubmission)
+	body, p := readBody(w, r, maxSubmission, bodyTimeout)
 	if p == nil {
 		p = checkBody(r, body)
 	}

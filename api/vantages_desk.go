@@ -151,6 +151,11 @@ type deskProblem struct {
 	pubkey string // whose signature is right, for the log
 }
 
+// stranger reports whether the request is to count against its address. One that
+// a vantage signed which was revoked does not: it is told so, however many of its
+// requests came before, and stops.
+func (no *deskProblem) stranger() bool { return no.reason != deskRevoked }
+
 // turnAway counts, logs and answers a refused request. stranger: it was not
 // shown to be an enrolled vantage's.
 func (a *API) turnAway(r *http.Request, no *deskProblem, stranger bool) *problem {
@@ -243,7 +248,7 @@ func (a *API) identifyVantage(r *http.Request) (*visitor, *problem) {
 	}
 	v, strange := a.enrolledVantage(chi.URLParam(r, "name"), &signed)
 	if strange != nil {
-		return nil, a.turnAway(r, strange, true)
+		return nil, a.turnAway(r, strange, strange.stranger())
 	}
 	s := a.desk.seat(&v)
 	if no != nil {

@@ -377,6 +377,8 @@ func TestBadBatchesAreRefused(t *testing.T) {
 		huge.ContentLength = 100 << 20
 		endless := signed(berBatches, good)
 		endless.Body, endless.ContentLength = io.NopCloser(io.LimitReader(zeros{}, 100<<20)), -1
+		slow := signed(berBatches, good)
+		slow.Body = failingBody{timeout{}}
 		broken := signed(berBatches, good)
 		broken.Body = io.NopCloser(io.MultiReader(strings.NewReader(good[:10]), failing{}))
 		type fault struct {
@@ -408,6 +410,9 @@ func TestBadBatchesAreRefused(t *testing.T) {
 			"cut connection":      {broken, 400, "could not be read", "body"},
 			"gzip bomb":           {signed(berBatches, bomb), 422, "longer than", "invalid"},
 			"no gzip":             {signed(berBatches, strings.Repeat("hello", 9)), 422, "not gzip", "invalid"},
+			"far too short":       {signed(berBatches, "hello"), 422, "not gzip", "invalid"},
+			"a list for a text":   {lines(func(_, o map[string]any) { o["relay"] = []string{"x"} }), 422, "field relay: it is an array", "invalid"},
+			"too slow":            {slow, 408, "within 30 s", "body"},
 			"empty":               {signed(berBatches, zipped("")), 422, "empty", "invalid"},
 			"half-written":        {signed(berBatches, good[:len(good)-10]), 422, "cut off", "invalid"},
 			"too few lines":       {lines(func(h, _ map[string]any) { h["count"] = 2 }), 422, "half-written", "invalid"},
@@ -662,6 +667,16 @@ func TestAFloodDoesNotStarveAVantage(t *testing.T) {
 		if w := d.get(berTasks, "Authorization", d.signature(d.key, "GET", berTasks, "", time.Now())); w.Code != http.StatusOK {
 			d.Errorf("after a flood of enrolments the vantage hears %d", w.Code)
 		}
+		// A revoked one is told so, or it would come again and again.
+		d.roster.vantages["old"] = monitor.Vantage{Name: "old", Pubkey: d.key.Pubkey(), Revoked: true}
+		const oldTasks = "/v1/vantages/old/tasks"
+		for range 3 {
+			p := d.problem(d.get(oldTasks, "Authorization", d.signature(d.key, "GET", oldTasks, "", time.Now())), 403)
+			if !strings.Contains(p.Detail, "was revoked") {
+				d.Errorf("%s", p.Detail)
+			}
+		}
+		d.problem(d.get(oldTasks, "Authorization", d.signature(stranger, "GET", oldTasks, "", time.Now())), 429)
 		// A vantage that is mad is stopped by itself alone.
 		busy := 0
 		for range 10_000 {

@@ -186,7 +186,7 @@ func (a *API) enrolVantage(w http.ResponseWriter, r *http.Request) {
 		a.writeProblem(w, a.turnAway(r, no, true))
 		return
 	}
-	body, p := readBody(w, r, maxEnrolment)
+	body, p := readBody(w, r, maxEnrolment, bodyTimeout)
 	if p == nil {
 		p = checkBody(r, body)
 	}
@@ -326,7 +326,7 @@ func (a *API) readBatch(w http.ResponseWriter, r *http.Request, v *visitor) (*mo
 	// A vantage may have a thin line. The error is of a writer that knows no
 	// deadline, as in a test.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(batchTimeout))
-	body, p := readBody(w, r, wire.MaxBody)
+	body, p := readBody(w, r, wire.MaxBody, batchTimeout)
 	if p != nil {
 		a.desk.refused.WithLabelValues(deskBody).Inc()
 		return nil, p
@@ -336,7 +336,7 @@ func (a *API) readBatch(w http.ResponseWriter, r *http.Request, v *visitor) (*mo
 	}
 	// The body may have taken long, and the vantage be another machine by now.
 	if _, no := a.enrolledVantage(v.vantage.Name, &v.signed); no != nil {
-		return nil, a.turnAway(r, no, true)
+		return nil, a.turnAway(r, no, no.stranger())
 	}
 	b, err := wire.DecodeBatch(bytes.NewReader(body), v.vantage.Name)
 	if err == nil {

@@ -224,6 +224,8 @@ func (l *lines) why(err error) error {
 		return invalid("something follows its end")
 	case errors.Is(err, io.EOF) && l.zip == nil && l.sent.n == 0:
 		return io.EOF
+	case (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) && l.zip == nil: // shorter than a header
+		return invalid("it is not gzip")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return invalid("its gzip is cut off")
 	}

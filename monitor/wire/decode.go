@@ -39,7 +39,11 @@ func plain(err error) error {
 	case errors.Is(err, monitor.ErrInvalid):
 		return invalid("%s", short(words(err)))
 	case errors.As(err, &typed):
-		return invalid("field %s: it is a %s", short(typed.Field), typed.Value)
+		article := "a"
+		if strings.HasPrefix(typed.Value, "array") || strings.HasPrefix(typed.Value, "object") {
+			article = "an"
+		}
+		return invalid("field %s: it is %s %s", short(typed.Field), article, typed.Value)
 	case errors.As(err, &syntax):
 		return invalid("it is no JSON, at byte %d: %s", syntax.Offset, syntax)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
