@@ -21,6 +21,7 @@ type capabilities struct {
 	Search     string  `json:"search" enum:"unknown,confirmed,disproved" doc:"NIP-50: it honours or refuses a search."`
 	Negentropy string  `json:"negentropy" enum:"unknown,confirmed,disproved" doc:"NIP-77: it answers NEG-OPEN."`
 	EOSE       string  `json:"eose" enum:"unknown,confirmed,disproved" doc:"It ends what is stored with EOSE."`
+	Filters    string  `json:"filters" enum:"unknown,confirmed,disproved" doc:"It sends nothing that was not asked for; what does may be no relay at all."`
 	Limit      string  `json:"limit" enum:"unknown,confirmed,disproved" doc:"It sends no more than limit."`
 	Until      string  `json:"until" enum:"unknown,confirmed,disproved" doc:"It sends nothing newer than until."`
 	TestedAt   *string `json:"tested_at" format:"date-time"`
@@ -71,7 +72,7 @@ func (b *relayBody) tellFacts(v *monitor.RelayView, now time.Time) {
 	if c := f.Capabilities; c != nil {
 		b.Capabilities = &capabilities{
 			Auth: c.Auth.String(), Count: c.Count.String(), Search: c.Search.String(), Negentropy: c.Negentropy.String(),
-			EOSE: c.EOSE.String(), Limit: c.Limit.String(), Until: c.Until.String(), TestedAt: utcOrNull(f.CapabilitiesAt),
+			EOSE: c.EOSE.String(), Filters: c.Filters.String(), Limit: c.Limit.String(), Until: c.Until.String(), TestedAt: utcOrNull(f.CapabilitiesAt),
 		}
 	}
 	b.NIPsConfirmed = append(b.NIPsConfirmed, f.Capabilities.NIPs(monitor.FindingConfirmed)...)

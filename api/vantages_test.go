@@ -417,7 +417,7 @@ func TestBadBatchesAreRefused(t *testing.T) {
 			"half-written":        {signed(berBatches, good[:len(good)-10]), 422, "cut off", "invalid"},
 			"too few lines":       {lines(func(h, _ map[string]any) { h["count"] = 2 }), 422, "half-written", "invalid"},
 			"another's batch":     {lines(func(h, _ map[string]any) { h["vantage"] = "nyc" }), 422, "nyc", "invalid"},
-			"another version":     {lines(func(h, _ map[string]any) { h["version"] = 2 }), 422, "version 2", "invalid"},
+			"another version":     {lines(func(h, _ map[string]any) { h["version"] = 3 }), 422, "version 3", "invalid"},
 			"no sequence":         {lines(func(h, _ map[string]any) { h["seq"] = 0 }), 422, "seq", "invalid"},
 			"impossible time":     {lines(func(_, o map[string]any) { o["at"] = "0001-01-01T00:00:00Z" }), 422, "impossible", "invalid"},
 			"tomorrow's":          {lines(func(_, o map[string]any) { o["start"], o["at"] = now.Add(25*time.Hour), now.Add(25*time.Hour) }), 422, "in the future (line 2)", "invalid"},

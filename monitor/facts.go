@@ -60,6 +60,7 @@ type Capabilities struct {
 	Search     Finding `json:"search"`     // NIP-50: it honours or refuses a search
 	Negentropy Finding `json:"negentropy"` // NIP-77: it answers NEG-OPEN
 	EOSE       Finding `json:"eose"`       // it ends what is stored with EOSE
+	Filters    Finding `json:"filters"`    // it sends nothing that was not asked for: what does is no relay at all, or a fake
 	Limit      Finding `json:"limit"`      // it sends no more than limit
 	Until      Finding `json:"until"`      // it sends nothing newer than until
 	// Sample is a fingerprint of what the relay served to a question whose
@@ -140,8 +141,8 @@ func (f *Facts) Expires(now time.Time) bool {
 }
 
 // Warnings are sentences for whoever runs the relay: a certificate that is about
-// to expire, an address family that does not answer, capabilities claimed and
-// disproved.
+// to expire, an address family that does not answer, answers to anything alike,
+// capabilities claimed and disproved.
 func (f *Facts) Warnings(info *Info, now time.Time) []string {
 	out := []string{}
 	if f.Expires(now) {
@@ -164,6 +165,9 @@ func (f *Facts) Warnings(info *Info, now time.Time) []string {
 		case d.IPv6 == ReachFails && d.IPv4 == ReachAnswers:
 			out = append(out, "it answers on IPv4 only: its IPv6 addresses do not")
 		}
+	}
+	if c := f.Capabilities; c != nil && c.Filters == FindingDisproved && f.believed(f.CapabilitiesAt, now) {
+		out = append(out, "it answers every subscription with events, those that ask for what does not exist too: it may be no relay at all")
 	}
 	if info != nil {
 		for _, n := range f.Disproved(now) {

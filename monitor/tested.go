@@ -25,7 +25,7 @@ const (
 // vantages together. The zero value is a relay never tested. It depends on the
 // order of the tests, and holds nothing that is shared.
 type Tested struct {
-	findings [7]finding // in the order of Capabilities.all
+	findings [8]finding // in the order of Capabilities.all
 	at       seconds    // of the newest test
 	samples  [2]sample  // the newest of each of the two newest days, the newer day first
 }
@@ -53,8 +53,8 @@ func (s seconds) within(now seconds, limit time.Duration) bool {
 }
 
 // all are the findings of c.
-func (c *Capabilities) all() [7]*Finding {
-	return [...]*Finding{&c.Auth, &c.Count, &c.Search, &c.Negentropy, &c.EOSE, &c.Limit, &c.Until}
+func (c *Capabilities) all() [8]*Finding {
+	return [...]*Finding{&c.Auth, &c.Count, &c.Search, &c.Negentropy, &c.EOSE, &c.Filters, &c.Limit, &c.Until}
 }
 
 // Add takes one test, which the vantage of that name made at at. An older one

@@ -34,7 +34,8 @@ const (
 // what is asked after it, does not know it.
 //
 // A search is honoured where a relay that has notes finds none with a word that
-// nobody wrote; an empty relay would say so to anything. NIP-42 is never
+// nobody wrote; an empty relay would say so to anything. What answers any
+// question alike is asked nothing more: its answers prove nothing. NIP-42 is never
 // disproved: many relays send a challenge only when somebody asks for what is
 // not public.
 func (in *inquiry) capabilities(ctx context.Context, events int, eose monitor.Finding) {
@@ -44,6 +45,9 @@ func (in *inquiry) capabilities(ctx context.Context, events int, eose monitor.Fi
 	}
 	c := &monitor.Capabilities{EOSE: eose}
 	a.obs.Capabilities = c
+	if c.Filters = in.filters(ctx, events); c.Filters == monitor.FindingDisproved {
+		return
+	}
 	now := time.Now()
 
 	s := newSample(now)

@@ -281,8 +281,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// TestFakes holds that what answers anything alike is no relay, and that a
-// relay is no fake.
+// TestFakes holds that what answers anything alike is told, that nothing else is
+// asked of it, and that a relay is no fake.
 func TestFakes(t *testing.T) {
 	t.Parallel()
 	const canned = `["EVENT","$ID",` + relaytest.Event + `]`
@@ -296,54 +296,56 @@ func TestFakes(t *testing.T) {
 	toIDs := func(texts ...string) relaytest.DeepOptions {
 		return relaytest.DeepOptions{Notes: daily(), Replies: map[string][]string{"REQ ids": texts}}
 	}
+	const unknown, confirmed, disproved = monitor.FindingUnknown, monitor.FindingConfirmed, monitor.FindingDisproved
 	for name, tt := range map[string]struct {
 		o        relaytest.DeepOptions
 		want     string
 		evidence string
-		requests int // with Distinguish
+		filters  monitor.Finding
 	}{
-		"a relay":                   {relaytest.DeepOptions{Notes: daily()}, "ok/read/-", "answered the subscription", 2},
-		"an empty relay":            {relaytest.DeepOptions{}, "ok/read/-", "answered the subscription", 2},
-		"a relay without EOSE":      {relaytest.DeepOptions{Notes: daily(), NoEOSE: true}, "ok/read/-", "never said", 2},
-		"ignores ids":               {relaytest.DeepOptions{Notes: daily(), IgnoreIDs: true}, "failed/read/not_nostr", "what does not exist", 3},
-		"one event to any REQ":      {always(canned, `["EOSE","$ID"]`), "failed/read/not_nostr", "what does not exist", 3},
-		"the same without EOSE":     {always(canned), "failed/read/not_nostr", "what does not exist", 3},
-		"refuses ids":               {toIDs(`["CLOSED","$ID","blocked: no ids"]`), "ok/read/-", "answered the subscription", 2},
-		"notices ids":               {toIDs(`["NOTICE","ERROR: bad req"]`), "ok/read/-", "answered the subscription", 2},
-		"wants auth for ids":        {toIDs(`["AUTH","x"]`, `["CLOSED","$ID","auth-required: x"]`), "ok/read/-", "answered the subscription", 2},
-		"events of another REQ":     {toIDs(`["EVENT","other",`+relaytest.Event+`]`, `["EOSE","$ID"]`), "ok/read/-", "answered the subscription", 2},
-		"closes at ids":             {toIDs(relaytest.CloseConnection), "ok/read/-", "answered the subscription", 2},
-		"garbage at ids":            {toIDs("<html>"), "ok/read/-", "answered the subscription", 2},
-		"silent at ids":             {toIDs(), "ok/read/-", "answered the subscription", 2},
-		"an echo":                   {always(`$MESSAGE`), "failed/read/not_nostr", "it is an echo, not a relay", 1},
-		"a subscription of its own": {always(`["EVENT","sub1",`+relaytest.Event+`]`, `["EOSE","sub1"]`), "failed/read/silent", "answered another subscription than ours", 1},
+		"a relay":                   {relaytest.DeepOptions{Notes: daily()}, "ok/read/-", "answered the subscription", confirmed},
+		"an empty relay":            {relaytest.DeepOptions{}, "ok/read/-", "answered the subscription", unknown},
+		"ignores ids":               {relaytest.DeepOptions{Notes: daily(), IgnoreIDs: true}, "ok/read/-", "answered the subscription", disproved},
+		"one event to any REQ":      {always(canned, `["EOSE","$ID"]`), "ok/read/-", "answered the subscription", disproved},
+		"the same without EOSE":     {always(canned), "ok/read/-", "never said", disproved},
+		"refuses ids":               {toIDs(`["CLOSED","$ID","blocked: no ids"]`), "ok/read/-", "answered the subscription", unknown},
+		"notices ids":               {toIDs(`["NOTICE","ERROR: bad req"]`), "ok/read/-", "answered the subscription", unknown},
+		"wants auth for ids":        {toIDs(`["AUTH","x"]`, `["CLOSED","$ID","auth-required: x"]`), "ok/read/-", "answered the subscription", unknown},
+		"events of another REQ":     {toIDs(`["EVENT","other",`+relaytest.Event+`]`, `["EOSE","$ID"]`), "ok/read/-", "answered the subscription", confirmed},
+		"closes at ids":             {toIDs(relaytest.CloseConnection), "ok/read/-", "answered the subscription", unknown},
+		"garbage at ids":            {toIDs("<html>"), "ok/read/-", "answered the subscription", unknown},
+		"silent at ids":             {toIDs(), "ok/read/-", "answered the subscription", unknown},
+		"an echo":                   {always(`$MESSAGE`), "failed/read/not_nostr", "it is an echo, not a relay", unknown},
+		"a subscription of its own": {always(`["EVENT","sub1",`+relaytest.Event+`]`, `["EOSE","sub1"]`), "failed/read/silent", "answered another subscription than ours", unknown},
 	} {
-		for _, req := range []probe.Request{{Distinguish: true}, {Capabilities: true}} {
-			suffix := ", capabilities"
-			if req.Distinguish {
-				suffix = ""
-			}
-			t.Run(name+suffix, func(t *testing.T) {
-				deeply(t, tt.o, probe.Config{}, func(t *testing.T, relay *relaytest.Deep, c *probe.Checker) {
-					req.Relay = relay.URL()
-					o := c.Check(t.Context(), req)
-					if got := class(o); got != tt.want || !strings.Contains(o.Evidence, tt.evidence) {
-						t.Errorf("got %s (%s), want %s (%s)", got, o.Evidence, tt.want, tt.evidence)
+		t.Run(name, func(t *testing.T) {
+			deeply(t, tt.o, probe.Config{}, func(t *testing.T, relay *relaytest.Deep, c *probe.Checker) {
+				o := c.Check(t.Context(), probe.Request{Relay: relay.URL(), Capabilities: true})
+				if got := class(o); got != tt.want || !strings.Contains(o.Evidence, tt.evidence) {
+					t.Errorf("got %s (%s), want %s (%s)", got, o.Evidence, tt.want, tt.evidence)
+				}
+				checkObservation(t, o)
+				if o.Outcome == monitor.OutcomeFailed {
+					if o.Capabilities != nil {
+						t.Errorf("what failed has the capabilities %+v", o.Capabilities)
 					}
-					checkObservation(t, o)
-					if o.Outcome == monitor.OutcomeFailed && (o.Capabilities != nil || o.NoEOSE) {
-						t.Errorf("a fake has the capabilities %+v, no EOSE %t", o.Capabilities, o.NoEOSE)
-					}
-					if n := strings.Count(labels(relay.Received()), "REQ"); req.Distinguish && n != tt.requests {
-						t.Errorf("%d REQs, want %d", n, tt.requests)
-					}
-					// Without being told to nobody asks further.
-					if req.Distinguish && o.Capabilities != nil {
-						t.Error("capabilities that nobody asked for")
-					}
-				})
+					return
+				}
+				if o.Capabilities == nil || o.Capabilities.Filters != tt.filters {
+					t.Fatalf("capabilities are %+v, want filters %s", o.Capabilities, tt.filters)
+				}
+				if tt.filters != disproved {
+					return
+				}
+				if n := strings.Count(labels(relay.Received()), "REQ"); n != 3 {
+					t.Errorf("%d REQs, want that of the read and two", n)
+				}
+				rest := *o.Capabilities
+				if rest.EOSE, rest.Filters = unknown, unknown; rest != (monitor.Capabilities{}) {
+					t.Errorf("its answers count: %+v", rest)
+				}
 			})
-		}
+		})
 	}
 }
 

@@ -62,7 +62,7 @@ func (a *attempt) further() *inquiry {
 
 // digs reports whether anything is asked after an ok read.
 func (a *attempt) digs() bool {
-	return a.req.Capabilities || a.req.Distinguish || a.req.Write && a.c.cfg.Key.Pubkey() != ""
+	return a.req.Capabilities || a.req.Write && a.c.cfg.Key.Pubkey() != ""
 }
 
 // dig asks what the request wants to know after an ok read, and parts. id is
@@ -81,17 +81,11 @@ func (a *attempt) dig(ctx context.Context, id string, events int, eose monitor.F
 	if writes {
 		in.limit = in.limit.Add(-min(answerTime, a.c.cfg.Timeouts.Write))
 	}
-	switch {
-	case (a.req.Capabilities || a.req.Distinguish) && in.fake(ctx):
-		a.obs.NoEOSE = false
-		a.fail(monitor.CauseNotNostr, "%s answers every subscription with events, those that ask for what does not exist too: it is no relay", a.to.host)
-	default:
-		if a.req.Capabilities {
-			in.capabilities(ctx, events, eose)
-		}
-		if in.limit = end; writes {
-			in.write(ctx)
-		}
+	if a.req.Capabilities {
+		in.capabilities(ctx, events, eose)
+	}
+	if in.limit = end; writes {
+		in.write(ctx)
 	}
 	a.stage = monitor.StageRead
 	var bye *closeError
@@ -393,9 +387,10 @@ func readMessage(msg []byte) (r message) {
 	return r
 }
 
-// fake asks for an event that does not exist, and where one comes all the same,
-// for another such: what answers both has no idea of what it is asked.
-func (in *inquiry) fake(ctx context.Context) bool {
+// filters asks for an event that does not exist, and where one comes all the
+// same, for another such: what answers both has no idea of what it is asked. That
+// nothing came says something where the relay is known to have events.
+func (in *inquiry) filters(ctx context.Context, events int) monitor.Finding {
 	for range 2 {
 		var nonce [32]byte
 		rand.Read(nonce[:])
@@ -403,9 +398,14 @@ func (in *inquiry) fake(ctx context.Context) bool {
 		if in.a.traced() {
 			in.a.note(in.a.stage, "ask for an event that does not exist")
 		}
-		if !in.subscribe(ctx, q, `{"ids":["`+hex.EncodeToString(nonce[:])+`"],"kinds":[1],"limit":1}`) || q.events == 0 {
-			return false
+		asked := in.subscribe(ctx, q, `{"ids":["`+hex.EncodeToString(nonce[:])+`"],"kinds":[1],"limit":1}`)
+		switch {
+		case asked && q.events > 0:
+		case asked && q.kind == messageEOSE && events > 0:
+			return monitor.FindingConfirmed
+		default:
+			return monitor.FindingUnknown
 		}
 	}
-	return true
+	return monitor.FindingDisproved
 }

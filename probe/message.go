@@ -59,7 +59,9 @@ func parseMessage(msg []byte, subscription string) (kind messageKind, reason str
 		if text(1) == subscription {
 			return messageEOSE, ""
 		}
-		return messageForeign, ""
+		if text(1) != "" {
+			return messageForeign, ""
+		}
 	case "CLOSED":
 		if text(1) == subscription {
 			return messageClosed, text(2)

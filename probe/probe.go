@@ -98,9 +98,6 @@ type Request struct {
 	// not at all. Nothing is written to a relay whose NIP-11 is unknown both
 	// here and in this probe so far.
 	Document *monitor.Info
-	// Distinguish asks for what no relay has: a fake that answers any question
-	// with events fails as not_nostr. Capabilities does so too.
-	Distinguish bool
 	// LastOutcome is the outcome of the last measured probe. After ok and
 	// refused NIP-11 is fetched first and the upgrade goes over the same
 	// connection if the server keeps it; otherwise the upgrade goes first.

@@ -22,6 +22,7 @@ type heard struct {
 	events  int // of our subscription
 	auth    bool
 	foreign bool   // something of another subscription came
+	other   bool   // Nostr came that is about no subscription at all
 	notice  string // the latest
 	spoke   bool   // an AUTH or NOTICE came
 	let     bool   // the relay took our authentication
@@ -100,7 +101,8 @@ func (a *attempt) read(ctx context.Context) {
 			a.leave(start)
 			a.notNostr(got, kind, op, msg)
 			return
-		default: // Nostr, but nothing that was asked for
+		default:
+			got.other = true
 			continue
 		}
 		a.part(ctx, id, farewell, partTime)
@@ -251,6 +253,8 @@ func (a *attempt) ended(ctx context.Context, got heard, err error) {
 			a.fail(monitor.CauseSilent, "%s began a message and did not finish it within %s", a.to.host, a.waited())
 		case got.foreign:
 			a.fail(monitor.CauseSilent, "%s answered another subscription than ours, and ours not within %s", a.to.host, a.waited())
+		case got.other:
+			a.fail(monitor.CauseSilent, "%s said nothing about the subscription for %s, only other things", a.to.host, a.waited())
 		default:
 			a.fail(monitor.CauseSilent, "%s opened the WebSocket and then said nothing for %s", a.to.host, a.waited())
 		}

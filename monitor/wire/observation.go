@@ -207,7 +207,7 @@ func checkCapabilities(c *monitor.Capabilities) error {
 	if c == nil {
 		return nil
 	}
-	for _, f := range [...]monitor.Finding{c.Auth, c.Count, c.Search, c.Negentropy, c.EOSE, c.Limit, c.Until} {
+	for _, f := range [...]monitor.Finding{c.Auth, c.Count, c.Search, c.Negentropy, c.EOSE, c.Filters, c.Limit, c.Until} {
 		if strange(f.String()) {
 			return invalid("a finding is unknown")
 		}

@@ -266,7 +266,7 @@ func (l *loop) start(w *watched, ks []place, now time.Time) {
 	l.extras(&req, w, now)
 	r := result{
 		w: w, lane: w.lane, places: ks, addr: w.addr, begun: l.v.lag.mark(time.Now()),
-		facts: req.Facts, deep: req.Capabilities, distinguished: req.Distinguish || req.Capabilities,
+		facts: req.Facts, deep: req.Capabilities,
 	}
 	checker := l.set.checker
 	clearnet := w.lane.network == monitor.Clearnet

@@ -25,7 +25,6 @@ type extra struct {
 // is asked of which the answer would probably be dropped before the core had it,
 // nor while this vantage's network is away.
 func (l *loop) extras(req *probe.Request, w *watched, now time.Time) {
-	req.Distinguish = !w.distinct
 	if l.self.canary.down || l.v.outbox.crowded() {
 		return
 	}
@@ -70,12 +69,6 @@ func (l *loop) learn(w *watched, r *result, now time.Time) {
 		}
 	case r.deep && o.Outcome.Measured():
 		w.depth.from = now.Add(againAfter)
-	}
-	switch {
-	case o.Outcome == monitor.OutcomeFailed && o.Cause == monitor.CauseNotNostr:
-		w.distinct = false
-	case o.Outcome == monitor.OutcomeOK && r.distinguished:
-		w.distinct = true
 	}
 }
 

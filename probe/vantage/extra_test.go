@@ -74,11 +74,8 @@ func TestFactsAndDepth(t *testing.T) {
 		for i := range 40 {
 			r := relay(i)
 			all := b.checker.askedFor(r, func(asked) bool { return true })
-			if a := all[0]; !a.Info || !a.Facts || !a.Distinguish || a.Capabilities || a.Write || a.Document != nil {
-				t.Errorf("the first look at %s asks %+v, want the document, facts and two questions, and nothing deep", r, a.Request)
-			}
-			if n := len(b.checker.askedFor(r, func(a asked) bool { return a.Distinguish })); n != 1 {
-				t.Errorf("%s was asked two questions %d times, though it told them apart", r, n)
+			if a := all[0]; !a.Info || !a.Facts || a.Capabilities || a.Write || a.Document != nil {
+				t.Errorf("the first look at %s asks %+v, want the document and facts, and nothing deep", r, a.Request)
 			}
 			at := b.checker.askedFor(r, facts)
 			if len(at) < 5 || len(at) > 6 {
@@ -244,76 +241,6 @@ func TestAskedInVain(t *testing.T) {
 		}
 		if at := b.checker.askedFor(limits, capabilities); len(at) != 0 {
 			t.Errorf("one that wants less was tested at %v", at)
-		}
-	})
-}
-
-// A fake that answers any question alike is found out by two: it must not look
-// fine whenever one was asked alone, whatever happened in between.
-func TestFakeStaysFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		n := 0
-		fake := relay(0)
-		b := run(t, vantage.Config{}, func(ctx context.Context, req probe.Request) monitor.Observation {
-			if req.Relay != fake {
-				return ok(ctx, req)
-			}
-			mu.Lock()
-			n++
-			k := n
-			mu.Unlock()
-			if k%3 == 1 { // at first, and now and then
-				return fail(ctx, req)
-			}
-			if req.Distinguish || req.Capabilities {
-				o := fail(ctx, req)
-				o.Stage, o.Cause = monitor.StageRead, monitor.CauseNotNostr
-				return o
-			}
-			return ok(ctx, req)
-		}, tasks(20)...)
-		b.sleep(4 * time.Hour)
-		mu.Lock()
-		defer mu.Unlock()
-		if n < 9 {
-			t.Fatalf("it was probed %d times: the test shows nothing", n)
-		}
-		for _, o := range b.core.observations(monitor.OutcomeOK) {
-			if o.Relay == fake {
-				t.Fatalf("a fake passed at %s", o.At)
-			}
-		}
-	})
-}
-
-// A relay that was found a fake and mends is believed by two questions again.
-func TestFakeMends(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex
-		mended := false
-		b := run(t, vantage.Config{}, func(ctx context.Context, req probe.Request) monitor.Observation {
-			mu.Lock()
-			defer mu.Unlock()
-			if mended || !req.Distinguish {
-				return ok(ctx, req)
-			}
-			o := fail(ctx, req)
-			o.Cause = monitor.CauseNotNostr
-			return o
-		}, tasks(1)...)
-		b.sleep(10 * time.Minute)
-		mu.Lock()
-		mended = true
-		mu.Unlock()
-		b.sleep(10 * time.Minute)
-		if n := len(b.core.observations(monitor.OutcomeOK)); n == 0 {
-			t.Error("it never passed")
-		}
-		b.checker.forget()
-		b.sleep(20 * time.Minute)
-		if at := b.checker.askedFor(relay(0), func(a asked) bool { return a.Distinguish }); len(at) != 0 {
-			t.Errorf("it is still asked two questions, at %v", at)
 		}
 	})
 }

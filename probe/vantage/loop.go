@@ -82,7 +82,7 @@ type result struct {
 	addr    netip.Addr // that it dialled or would have dialled
 	refused bool       // there was no permit for addr
 
-	facts, deep, distinguished bool // were asked for; deep: capabilities
+	facts, deep bool // were asked for; deep: capabilities
 }
 
 func newLoop(v *Vantage, probes context.Context) *loop {

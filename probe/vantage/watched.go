@@ -28,7 +28,6 @@ type watched struct {
 	record   monitor.Record
 	outcome  monitor.Outcome // last measured
 	cause    monitor.Cause   // of that
-	distinct bool            // it told two questions apart, and has not been found a fake since
 	infoRead time.Time       // when its NIP-11 document was last read, zero = never
 	document document        // as last read
 	facts    extra           // both address families
