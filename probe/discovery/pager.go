@@ -24,14 +24,15 @@ type pager struct {
 	skipped bool // more of one second than a page holds
 }
 
-// event notes an event of the page, and reports whether it is of its time.
-func (p *pager) event(id string, created, since int64) bool {
+// event notes an event of the page, and reports whether it is of its time, and
+// whether the page before had it already.
+func (p *pager) event(id string, created, since int64) (ofTime, again bool) {
 	if created > p.until || created < since {
 		p.beyond++
-		return false
+		return false, false
 	}
 	p.events++
-	if _, seen := p.edge[id]; created < p.until || !seen {
+	if _, again = p.edge[id]; created < p.until || !again {
 		p.fresh++
 	}
 	if p.ids == nil || created < p.oldest {
@@ -41,7 +42,7 @@ func (p *pager) event(id string, created, since int64) bool {
 	if created == p.oldest {
 		p.ids[id] = struct{}{}
 	}
-	return true
+	return true, again
 }
 
 // next ends the page, and reports whether there is another one to ask for.

@@ -208,8 +208,13 @@ func (r *reading) count(ignored string) {
 // event takes an EVENT of the page that is being read.
 func (r *reading) event(ctx context.Context, body []byte) error {
 	c, ignored := r.reader.read(body)
-	if c.event != nil && ignored != ignoredFuture && !r.pages.event(c.event.ID, c.head.created, r.since) && ignored == "" {
-		ignored = ignoredNotAsked
+	if c.event != nil && ignored != ignoredFuture {
+		switch ofTime, again := r.pages.event(c.event.ID, c.head.created, r.since); {
+		case again:
+			return nil // counted with the page before
+		case !ofTime && ignored == "":
+			ignored = ignoredNotAsked
+		}
 	}
 	if ignored != "" {
 		r.count(ignored)
