@@ -14,7 +14,7 @@ NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0
 NODE_PACKAGE := node-linux-$(if $(filter aarch64 arm64,$(shell uname -m)),arm64,x64)
 export PATH := $(CURDIR)/bin/node/node_modules/$(NODE_PACKAGE)/bin:$(PATH)
 # Directories with a package.json, for tests.
-NPM_DIRS := api/webtest publisher/interop
+NPM_DIRS := api/webtest probe/interop publisher/interop
 BUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 help: ## list the targets

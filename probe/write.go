@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -93,7 +94,7 @@ func (in *inquiry) write(ctx context.Context) {
 	switch {
 	case q.kind != messageOK:
 		a.obs.RTTWrite = 0 // of the event before it, if any
-	case q.ok:
+	case q.ok || muted(q.reason):
 		f.Result, f.Reason = monitor.WriteAccepted, reasonText(q.reason)
 	default:
 		f.Result, f.Reason = monitor.WriteRefused, reasonText(q.reason)
@@ -104,6 +105,13 @@ func (in *inquiry) write(ctx context.Context) {
 			monitor.WriteUnknown: "not answered", monitor.WriteRefused: "refused", monitor.WriteAccepted: "accepted",
 		}[f.Result], quoted(f.Reason))
 	}
+}
+
+// muted reports whether an OK false only says that nobody was listening, as some
+// relays do of an ephemeral event that they would have passed on.
+func muted(reason string) bool {
+	prefix, _, ok := strings.Cut(reason, ":")
+	return ok && strings.EqualFold(strings.TrimSpace(prefix), "mute")
 }
 
 // event sends a fresh event of the write test, and reports whether it did.

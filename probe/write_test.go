@@ -41,6 +41,7 @@ func TestWrite(t *testing.T) {
 	}{
 		"accepted":             {o: relaytest.DeepOptions{Notes: daily()}, want: &monitor.WriteFacts{Result: monitor.WriteAccepted}, received: "EVENT"},
 		"accepted, TLS":        {o: relaytest.DeepOptions{TLS: true}, want: &monitor.WriteFacts{Result: monitor.WriteAccepted}, received: "EVENT"},
+		"nobody listens":       {o: replies(`["OK","$ID",false,"mute: no one was listening for this"]`), want: &monitor.WriteFacts{Result: monitor.WriteAccepted, Reason: "mute: no one was listening for this"}, received: "EVENT"},
 		"refused":              {o: replies(`["OK","$ID",false,"blocked: you are\nbanned"]`), want: &monitor.WriteFacts{Result: monitor.WriteRefused, Reason: "blocked: you are banned"}, received: "EVENT"},
 		"refused at length":    {o: replies(`["OK","$ID",false,"` + long + `"]`), want: &monitor.WriteFacts{Result: monitor.WriteRefused, Reason: strings.Repeat("é", 98) + "…"}, received: "EVENT"},
 		"the first OK counts":  {o: replies(`["OK","$ID",true]`, `["OK","$ID",false,"error: x"]`), want: &monitor.WriteFacts{Result: monitor.WriteAccepted}, received: "EVENT"},
