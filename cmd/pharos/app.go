@@ -21,6 +21,7 @@ import (
 	"github.com/pharos-nostr/pharos/monitor/engine"
 	"github.com/pharos-nostr/pharos/monitor/nostr"
 	"github.com/pharos-nostr/pharos/monitor/postgres"
+	"github.com/pharos-nostr/pharos/probe/discovery"
 	"github.com/pharos-nostr/pharos/publisher"
 	"github.com/pharos-nostr/pharos/publisher/relay"
 )
@@ -47,22 +48,25 @@ type App struct {
 	// changing holds a token while the start, or a reload, sets list and points.
 	changing chan struct{}
 
-	list      *relayList
-	lock      *dirLock
-	listener  net.Listener
-	server    *http.Server
-	handler   atomic.Pointer[http.Handler]
-	stopHTTP  func(ctx context.Context) error // once; later calls do nothing
-	stopping  atomic.Bool
-	engine    *engine.Engine
-	publisher *publisher.Publisher
-	relay     *relay.Relay
-	api       *api.API
-	host      atomic.Pointer[host]
-	points    []*point
-	backups   *dailyBackup // nil = none are made
-	metrics   *prometheus.Registry
-	pubkey    string
+	list       *relayList
+	lock       *dirLock
+	listener   net.Listener
+	server     *http.Server
+	handler    atomic.Pointer[http.Handler]
+	stopHTTP   func(ctx context.Context) error // once; later calls do nothing
+	stopping   atomic.Bool
+	engine     *engine.Engine
+	publisher  *publisher.Publisher
+	relay      *relay.Relay
+	api        *api.API
+	host       atomic.Pointer[host]
+	points     []*point
+	places     *places
+	discovery  *discovery.Discovery
+	discoverer *discoverer
+	backups    *dailyBackup // nil = none are made
+	metrics    *prometheus.Registry
+	pubkey     string
 
 	// stops are what Stop does, newest first: each part adds how it ends when
 	// it is up.
@@ -128,14 +132,21 @@ func (a *App) Start(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := a.startPlaces(); err != nil {
+		return err
+	}
 	if err := a.startCore(ctx, key, store); err != nil {
 		return err
 	}
+	a.background("places", a.places.watch)
 	a.backups = a.dailyBackup(a.environ)
 	if err := a.startHousekeeping(store, a.backups); err != nil {
 		return err
 	}
 	if err := a.startVantages(); err != nil {
+		return err
+	}
+	if err := a.startDiscovery(); err != nil {
 		return err
 	}
 	a.startHost(store)
@@ -216,7 +227,7 @@ func (a *App) sayWhatIsWatched(cfg *Config, list *relayList) {
 		"from_files", sources[monitor.SourceFile], "built_in", sources[monitor.SourceBuiltin],
 		"repeated", list.Repeated, "excluded", list.Excluded, "skipped", len(list.Junk))
 	if cfg.Discovery.Enabled {
-		a.log.Info("relays are not discovered yet: this version watches the configured ones")
+		a.log.Info("discovering relays", "sources", len(cfg.sources()), "interval", cfg.Discovery.Interval.String(), "max_relays", cfg.Discovery.MaxRelays)
 	}
 }
 

@@ -7,12 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"net/netip"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/nostr"
 	"github.com/pharos-nostr/pharos/probe"
 )
 
@@ -20,8 +20,10 @@ type checkCmd struct {
 	Relays  []string  `arg:"" name:"url" help:"Relay URLs or host names, files with one per line, or - for standard input."`
 	JSON    bool      `name:"json" help:"One JSON object per line and relay."`
 	Debug   bool      `name:"debug" help:"Tell every step of each probe as it happens; with --json on standard error."`
+	Write   bool      `name:"write" help:"Also send one short-lived event (kind 20166), signed by a key that is used for nothing else, where the relay's NIP-11 does not speak against it."`
+	Deep    bool      `name:"deep" help:"Also test what the relay does: COUNT, search, negentropy, limits, a fake's answers, and both address families."`
 	Watch   *Duration `name:"watch" placeholder:"INTERVAL" help:"Probe again every INTERVAL, such as 10s, until interrupted, and print what changes."`
-	Vantage string    `help:"Probe from this vantage's address."`
+	Vantage string    `help:"Probe from this vantage's address, or through its proxy."`
 }
 
 // minWatch is the shortest interval of check --watch.
@@ -41,12 +43,19 @@ func (k *checkCmd) Run(ctx context.Context, c *command) error {
 	if err != nil {
 		return err
 	}
-	source, err := k.source(cfg)
+	from, err := k.from(cfg)
 	if err != nil {
 		return err
 	}
-	pc := probeConfig(&cfg.Config, c.log)
-	pc.SourceAddress = source
+	pc, err := checkerConfig(&cfg.Config, from, c.log)
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
+	if k.Write || pc.Auth {
+		if pc.Key, err = nostr.NewKey(); err != nil {
+			return exitWith(exitStart, err)
+		}
+	}
 	checker, err := probe.New(pc)
 	if err != nil {
 		return exitWith(exitUsage, err)
@@ -59,6 +68,7 @@ func (k *checkCmd) Run(ctx context.Context, c *command) error {
 	defer stop()
 	out := newCheckPrinter(c.stdout, c.stderr, k, targets.relays)
 	run := newCheckRun(checker, newGuest(cfg.Probe.PerIP, cfg.Probe.PerSubnet), targets.relays)
+	run.write, run.deep = k.Write, k.Deep
 	if k.Debug {
 		run.begin = out.beginTranscript
 	}
@@ -80,19 +90,20 @@ func (k *checkCmd) Run(ctx context.Context, c *command) error {
 	return nil
 }
 
-// source is the address of the vantage that was named.
-func (k *checkCmd) source(cfg *loaded) (netip.Addr, error) {
+// from is the vantage that was named; nil = none was.
+func (k *checkCmd) from(cfg *loaded) (*Vantage, error) {
 	if k.Vantage == "" {
-		return netip.Addr{}, nil
+		return nil, nil
 	}
 	var names []string
-	for _, v := range cfg.Vantages {
+	for i := range cfg.Vantages {
+		v := &cfg.Vantages[i]
 		names = append(names, v.Name)
 		if v.Name == k.Vantage {
-			return v.SourceAddress, nil
+			return v, nil
 		}
 	}
-	return netip.Addr{}, exitf(exitUsage, "there is no vantage %q: the configuration has %s", k.Vantage, strings.Join(names, ", "))
+	return nil, exitf(exitUsage, "there is no vantage %q: the configuration has %s", k.Vantage, strings.Join(names, ", "))
 }
 
 // checkTargets is what the arguments name.
@@ -177,14 +188,55 @@ func withScheme(s string) string {
 	return "wss://" + s
 }
 
+// checkerConfig is the configuration as package probe takes it, for probes from a
+// vantage of this process; nil = from none of them. It has no key.
+func checkerConfig(c *Config, from *Vantage, log *slog.Logger) (probe.Config, error) {
+	pc := probeConfig(c, log)
+	var err error
+	if pc.Proxies, err = c.proxies(); err != nil {
+		return pc, err
+	}
+	overall := c.Networks.Tor.Overall.D()
+	pc.Overall = map[monitor.Network]time.Duration{monitor.Tor: overall, monitor.I2P: overall, monitor.Loki: overall}
+	if from == nil {
+		return pc, nil
+	}
+	pc.SourceAddress = from.SourceAddress
+	if from.Proxy != "" {
+		p, err := probe.ParseProxy(from.Proxy.Reveal())
+		if err != nil {
+			return pc, fmt.Errorf("vantage %s: %w", from.Name, err)
+		}
+		pc.Proxy = &p
+	}
+	return pc, nil
+}
+
+// proxies are the ways into the networks beside clearnet that are configured.
+func (c *Config) proxies() (map[monitor.Network]probe.Proxy, error) {
+	out := map[monitor.Network]probe.Proxy{}
+	for n, d := range map[monitor.Network]DSN{monitor.Tor: c.Networks.Tor.Proxy, monitor.I2P: c.Networks.I2P.Proxy, monitor.Loki: c.Networks.Loki.Proxy} {
+		if d == "" {
+			continue
+		}
+		p, err := probe.ParseProxy(d.Reveal())
+		if err != nil {
+			return nil, fmt.Errorf("networks.%s.proxy: %w", n, err)
+		}
+		out[n] = p
+	}
+	return out, nil
+}
+
 // probeConfig is the configuration's probe section as package probe takes it.
 func probeConfig(c *Config, log *slog.Logger) probe.Config {
 	t := c.Probe.Timeouts
 	return probe.Config{
 		Timeouts: probe.Timeouts{
 			DNS: t.DNS.D(), TCP: t.TCP.D(), TLS: t.TLS.D(), Upgrade: t.Upgrade.D(),
-			Read: t.Read.D(), Info: t.Info.D(), Overall: t.Overall.D(),
+			Read: t.Read.D(), Write: t.Write.D(), Info: t.Info.D(), Overall: t.Overall.D(),
 		},
+		Auth:      c.Probe.Auth,
 		UserAgent: c.userAgent(), Origin: c.Probe.Origin, AllowNetworks: c.Probe.AllowNetworks,
 		CAFile: c.Probe.TLSCAFile, Resolvers: c.Probe.Resolvers, Log: log,
 	}

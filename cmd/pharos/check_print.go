@@ -24,6 +24,7 @@ type checkPrinter struct {
 	out      io.Writer
 	json     bool
 	watching bool
+	writing  bool      // the write test was asked for
 	debug    io.Writer // where the transcripts go, nil = nowhere
 	progress io.Writer // nil = nobody would see it
 	width    int       // of the URL column
@@ -43,7 +44,7 @@ const maxURLColumn = 48
 const progressFrom = 21
 
 func newCheckPrinter(out, errs io.Writer, k *checkCmd, relays []monitor.RelayURL) *checkPrinter {
-	p := &checkPrinter{out: out, json: k.JSON, watching: k.Watch != nil, width: len("RELAY"), total: len(relays)}
+	p := &checkPrinter{out: out, json: k.JSON, watching: k.Watch != nil, writing: k.Write, width: len("RELAY"), total: len(relays)}
 	switch {
 	case k.Debug && k.JSON:
 		p.debug = errs
@@ -158,7 +159,11 @@ func (p *checkPrinter) result(o *monitor.Observation) {
 		}
 		cells = append(cells, cell)
 	}
-	p.row(append(cells, strings.Join(append([]string{o.Evidence}, remarks(o)...), "; "))...)
+	told := append([]string{o.Evidence}, remarks(o)...)
+	if p.writing && o.Write == nil && o.Outcome.Success() {
+		told = append(told, "write: not attempted")
+	}
+	p.row(append(cells, strings.Join(told, "; "))...)
 }
 
 // showProgress rewrites the progress line: "probed 120 of 600, 34 not ok, 12 s".
@@ -190,9 +195,40 @@ func remarks(o *monitor.Observation) []string {
 	if o.Info != nil && o.Info.Problem != "" {
 		out = append(out, "info: "+o.Info.Problem)
 	}
-	if o.TLS != nil && o.Outcome.Success() {
-		if left := o.TLS.NotAfter.Sub(o.At); left < 14*day {
-			out = append(out, fmt.Sprintf("tls: the certificate expires on %s", o.TLS.NotAfter.UTC().Format("2006-01-02 15:04 MST")))
+	if w := o.Write; w != nil {
+		text := "write: " + w.Result.String()
+		if w.Reason != "" {
+			text += ", " + w.Reason
+		}
+		out = append(out, text)
+	}
+	facts := monitor.Facts{DNS: o.DNS, Capabilities: o.Capabilities}
+	if o.Outcome.Success() { // else the evidence tells of the certificate
+		facts.TLS = o.TLS
+	}
+	out = append(out, facts.Warnings(o.Info, o.At)...)
+	if c := o.Capabilities; c != nil {
+		for _, f := range []monitor.Finding{monitor.FindingConfirmed, monitor.FindingDisproved} {
+			if names := capabilities(c, f); len(names) > 0 {
+				out = append(out, f.String()+": "+strings.Join(names, ", "))
+			}
+		}
+	}
+	return out
+}
+
+// capabilities names those of which f was found.
+func capabilities(c *monitor.Capabilities, f monitor.Finding) []string {
+	var out []string
+	for _, n := range c.NIPs(f) {
+		out = append(out, fmt.Sprintf("NIP-%d", n))
+	}
+	for _, x := range []struct {
+		name    string
+		finding monitor.Finding
+	}{{"EOSE", c.EOSE}, {"filters", c.Filters}, {"limit", c.Limit}, {"until", c.Until}} {
+		if x.finding == f {
+			out = append(out, x.name)
 		}
 	}
 	return out
@@ -214,6 +250,11 @@ type checkResult struct {
 	Address   string            `json:"address,omitempty"`
 	Info      *monitor.Info     `json:"info"`
 	TLS       *monitor.TLSFacts `json:"tls"`
+
+	RTTWrite     *int64                `json:"rtt_write_ms,omitempty"`
+	Write        *monitor.WriteFacts   `json:"write,omitempty"`
+	DNS          *monitor.DNSFacts     `json:"dns,omitempty"`
+	Capabilities *monitor.Capabilities `json:"capabilities,omitempty"`
 }
 
 func newCheckResult(o *monitor.Observation) checkResult {
@@ -222,6 +263,7 @@ func newCheckResult(o *monitor.Observation) checkResult {
 		CheckedAt: o.At.UTC().Truncate(time.Millisecond),
 		RTTOpen:   optionalMillis(o.RTTOpen), RTTRead: optionalMillis(o.RTTRead),
 		Stages: map[string]int64{}, HTTP: o.HTTPStatus, Info: o.Info, TLS: o.TLS,
+		RTTWrite: optionalMillis(o.RTTWrite), Write: o.Write, DNS: o.DNS, Capabilities: o.Capabilities,
 	}
 	if o.NoEOSE {
 		r.Note = "no_eose"

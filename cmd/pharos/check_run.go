@@ -23,6 +23,9 @@ type checkRun struct {
 	checker *probe.Checker
 	guest   *guest
 	relays  []*checked
+	// write and deep ask for the further checks of a probe; the write test is
+	// made once for each relay.
+	write, deep bool
 	// begin, when set, is told of each probe and returns what follows its steps.
 	begin func(monitor.RelayURL) func(probe.TraceEvent)
 }
@@ -32,7 +35,9 @@ type checked struct {
 	url      monitor.RelayURL
 	last     *monitor.Observation // nil = none yet
 	measured monitor.Outcome      // the last one that was
+	info     *monitor.Info        // its NIP-11 document as it was last seen
 	infoAt   time.Time            // when NIP-11 was last asked for
+	written  bool                 // the write test was made
 	quiet    time.Time            // it asked to be left alone until then
 }
 
@@ -124,7 +129,12 @@ func (r *checkRun) probe(ctx context.Context, c *checked) monitor.Observation {
 	}
 	req := probe.Request{
 		Relay: c.url, LastOutcome: c.measured, Admit: r.guest.admit,
-		Info: c.infoAt.IsZero() || now.Sub(c.infoAt) >= monitor.DefaultCadence().InfoEvery,
+		Info:  c.infoAt.IsZero() || now.Sub(c.infoAt) >= monitor.DefaultCadence().InfoEvery,
+		Facts: r.deep, Capabilities: r.deep, Write: r.write && !c.written, Document: c.info,
+	}
+	if r.write && c.measured == monitor.OutcomeNone {
+		// The write test needs NIP-11 before the upgrade, as after an ok.
+		req.LastOutcome = monitor.OutcomeOK
 	}
 	if r.begin != nil {
 		req.Trace = r.begin(c.url)
@@ -140,8 +150,9 @@ func (c *checked) take(o *monitor.Observation) (changed bool) {
 		c.measured = o.Outcome
 	}
 	if o.Info != nil {
-		c.infoAt = o.At
+		c.info, c.infoAt = o.Info, o.At
 	}
+	c.written = c.written || o.Write != nil
 	if o.RetryAfter > 0 {
 		c.quiet = o.At.Add(o.RetryAfter)
 	}

@@ -109,9 +109,9 @@ type Networks struct {
 
 // Tor is reached through a SOCKS5 proxy, with wider limits.
 type Tor struct {
-	Proxy       DSN      `yaml:"proxy"`
-	Concurrency int      `yaml:"concurrency"`
-	Overall     Duration `yaml:"overall"`
+	Proxy       DSN      `yaml:"proxy"`       // empty = not reached
+	Concurrency int      `yaml:"concurrency"` // probes in flight; I2P and Lokinet have as many of their own
+	Overall     Duration `yaml:"overall"`     // of a probe; theirs too
 }
 
 // Proxy is the SOCKS5 proxy into a network; empty = not reached.

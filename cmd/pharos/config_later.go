@@ -10,19 +10,10 @@ import (
 // anything else is refused, so that nobody believes to have switched on what
 // does not happen.
 var later = []struct{ key, feature string }{
-	{"discovery.sources", "discovery is"},
-	{"discovery.kinds", "discovery is"},
-	{"discovery.interval", "discovery is"},
-	{"probe.write", "the write check is"},
-	{"probe.timeouts.write", "the write check is"},
-	{"probe.auth", "authentication to relays is"},
-	{"networks", "tor, i2p and lokinet are"},
 	{"publish.upstreams", "publishing to other relays is"},
 	{"publish.indexers", "publishing to other relays is"},
 	{"publish.rate", "publishing to other relays is"},
 	{"publish.delete_on_offline", "publishing to other relays is"},
-	{"vantages.proxy", "probing through a proxy is"},
-	{"geo", "the place of a relay is"},
 	{"retention.hour_vantage", "the roll-up of history is"},
 	{"retention.hour", "the roll-up of history is"},
 	{"retention.day_vantage", "the roll-up of history is"},

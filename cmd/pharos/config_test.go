@@ -479,7 +479,7 @@ func TestExcerptsHideSecrets(t *testing.T) {
 		"no YAML":          "database:\n  url: postgres://u:\n  x: y: SEKRIT\n",
 		"no YAML, lines":   "database:\n  url:\n    SEKRIT: x: y\n",
 		"second document":  "name: a\n---\nSEKRIT\n",
-		"proxy":            "vantages: [{name: a, proxy: 'socks5://u:SEKRIT@h:1'}]\n",
+		"proxy":            "vantages: [{name: a, proxy: 'socks4://u:SEKRIT@h:1'}]\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pharos.yaml")

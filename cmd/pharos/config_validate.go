@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/pharos-nostr/pharos/monitor"
 	"github.com/pharos-nostr/pharos/monitor/nostr"
 	"github.com/pharos-nostr/pharos/monitor/postgres"
+	"github.com/pharos-nostr/pharos/probe"
 	"github.com/pharos-nostr/pharos/probe/vantage"
 )
 
@@ -66,7 +68,11 @@ func (c *Config) Validate() Problems {
 	c.validateRelays(v)
 	c.validateProbe(v)
 	c.validateRules(v)
+	c.validateNetworks(v)
 	c.validateVantages(v)
+	v.check("geo.city_db", checkReadable(c.Geo.CityDB))
+	v.check("geo.asn_db", checkReadable(c.Geo.ASNDB))
+	v.check("geo.attribution", checkText(c.Geo.Attribution, 0, 300))
 	return v.problems
 }
 
@@ -165,8 +171,7 @@ func (c *Config) validateRelays(v *validator) {
 			v.fail(fmt.Sprintf("exclude[%d]", i), "is no relay URL (%s): %s", word, means)
 		}
 	}
-	between(v, "discovery.max_relays", c.Discovery.MaxRelays, 1, 10_000_000)
-	between(v, "discovery.max_per_host", c.Discovery.MaxPerHost, 1, 100_000)
+	c.validateDiscovery(v)
 	for i, name := range c.RelayFiles {
 		f, err := openRegular(name, maxRelayFile)
 		if err == nil {
@@ -178,6 +183,77 @@ func (c *Config) validateRelays(v *validator) {
 	}
 }
 
+func (c *Config) validateDiscovery(v *validator) {
+	d, kinds := &c.Discovery, Default().Discovery.Kinds
+	for i, s := range d.Sources.List {
+		if _, err := monitor.ParseRelayURL(s, c.Probe.AllowNetworks...); err != nil {
+			word, means := refusal(err)
+			v.fail(fmt.Sprintf("discovery.sources[%d]", i), "is no relay that can be asked (%s): %s", word, means)
+		}
+	}
+	if d.Enabled && !d.Sources.Default && len(d.Sources.List) == 0 {
+		v.fail("discovery.sources", "is empty: name relays to ask, write default, or set discovery.enabled to false")
+	}
+	for i, k := range d.Kinds {
+		if !slices.Contains(kinds, k) {
+			v.fail(fmt.Sprintf("discovery.kinds[%d]", i), "is %d: relays are named in events of the kinds %s", k, enumerated(kinds))
+		}
+	}
+	if d.Enabled && len(d.Kinds) == 0 {
+		v.fail("discovery.kinds", "is empty: name some of the kinds %s, or set discovery.enabled to false", enumerated(kinds))
+	}
+	v.duration("discovery.interval", d.Interval, time.Minute, 30*day)
+	between(v, "discovery.max_relays", d.MaxRelays, 1, 10_000_000)
+	between(v, "discovery.max_per_host", d.MaxPerHost, 1, 100_000)
+}
+
+// enumerated writes numbers for a person: "3, 10002 and 10050".
+func enumerated(numbers []int) string {
+	words := make([]string, len(numbers))
+	for i, n := range numbers {
+		words[i] = strconv.Itoa(n)
+	}
+	if n := len(words) - 1; n > 0 {
+		return strings.Join(words[:n], ", ") + " and " + words[n]
+	}
+	return strings.Join(words, "")
+}
+
+func (c *Config) validateNetworks(v *validator) {
+	for _, n := range []struct {
+		key   string
+		proxy DSN
+	}{{"tor", c.Networks.Tor.Proxy}, {"i2p", c.Networks.I2P.Proxy}, {"loki", c.Networks.Loki.Proxy}} {
+		v.check("networks."+n.key+".proxy", checkProxy(n.proxy))
+	}
+	between(v, "networks.tor.concurrency", c.Networks.Tor.Concurrency, 1, 100_000)
+	v.duration("networks.tor.overall", c.Networks.Tor.Overall, time.Second, 5*time.Minute)
+}
+
+// checkProxy wants a SOCKS5 proxy or nothing; the error repeats none of it.
+func checkProxy(d DSN) error {
+	if d == "" {
+		return nil
+	}
+	_, err := probe.ParseProxy(d.Reveal())
+	if err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), monitor.ErrInvalid.Error()+" proxy: "))
+	}
+	return nil
+}
+
+// checkReadable wants a regular file that can be opened.
+func checkReadable(name string) error {
+	if name == "" {
+		return nil
+	}
+	f, err := openRegular(name, maxGeoFile)
+	if err != nil {
+		return fmt.Errorf("%q cannot be read: %s", name, reason(err))
+	}
+	return f.Close()
+}
+
 func (c *Config) validateProbe(v *validator) {
 	p := &c.Probe
 	v.duration("probe.interval", p.Interval, minInterval, maxInterval)
@@ -186,7 +262,7 @@ func (c *Config) validateProbe(v *validator) {
 		key string
 		d   Duration
 	}{
-		{"dns", t.DNS}, {"tcp", t.TCP}, {"tls", t.TLS}, {"upgrade", t.Upgrade}, {"read", t.Read}, {"info", t.Info},
+		{"dns", t.DNS}, {"tcp", t.TCP}, {"tls", t.TLS}, {"upgrade", t.Upgrade}, {"read", t.Read}, {"write", t.Write}, {"info", t.Info},
 	} {
 		v.duration("probe.timeouts."+x.key, x.d, 100*time.Millisecond, time.Minute)
 		if x.d > t.Overall && t.Overall > 0 {
@@ -267,6 +343,7 @@ func (c *Config) validateVantages(v *validator) {
 		if err := monitor.CheckVantageName(x.Group); x.Group != "" && err != nil {
 			v.fail(key+".group", "is %q: %v", x.Group, err)
 		}
+		v.check(key+".proxy", checkProxy(x.Proxy))
 		if x.Geohash != "" && !geohashText.MatchString(x.Geohash) {
 			v.fail(key+".geohash", "is %q: a geohash has 1 to 12 of the characters 0-9 and b-z without i, l and o", x.Geohash)
 		}

@@ -108,6 +108,7 @@ func (c core) Status() monitor.Status {
 	if h := c.app.host.Load(); h != nil {
 		s.Warnings = h.Warnings()
 	}
+	s.GeoAttribution = c.app.config().Geo.Attribution
 	return s
 }
 
@@ -135,7 +136,8 @@ func (a *App) engineConfig(cfg *Config, list *relayList) engine.Config {
 		Liveness: cfg.livenessRules(), Corroboration: cfg.corroboration(),
 		Cadence: cfg.cadence(), Freshness: cfg.freshness(),
 		Relays: relays, Exclude: cfg.excluded(), Vantages: a.vantages(cfg), Pubkey: a.pubkey,
-		MaxRelays: cfg.Discovery.MaxRelays, MaxPerHost: cfg.Discovery.MaxPerHost,
+		Discovery: cfg.Discovery.Enabled, MaxRelays: cfg.Discovery.MaxRelays, MaxPerHost: cfg.Discovery.MaxPerHost,
+		Locate:       a.places.locate,
 		StartHold:    cfg.Corroboration.StartHold.D(),
 		OnGeneration: []func(*monitor.Generation){a.relay.Update}, Log: a.log,
 	}
@@ -147,7 +149,7 @@ func (a *App) publisherConfig(cfg *Config) publisher.Config {
 		PublicURL: cfg.PublicURL, ListenURL: a.relayURL(),
 		Frequency: cfg.Publish.Frequency.D(), Expiration: cfg.Publish.Expiration.D(),
 		SnapshotLife: cfg.Live.MaxAge.D(), Timeout: cfg.Probe.Timeouts.Overall.D(),
-		Checks: []string{"open", "read", "nip11", "dns"}, Networks: []monitor.Network{monitor.Clearnet},
+		Checks: cfg.checks(), Networks: cfg.networks(),
 		Geohash: cfg.geohash(), Log: a.log,
 	}
 }
@@ -177,6 +179,21 @@ func (a *App) apiSettings(cfg *Config) api.Settings {
 // relayURL is where our relay answers on this machine.
 func (a *App) relayURL() string {
 	return "ws" + httpURL(a.listener.Addr().String())[len("http"):] + "/"
+}
+
+// checks are those that are really made (reports.md, 10166).
+func (c *Config) checks() []string {
+	out := []string{"open", "read", "nip11", "dns"}
+	if c.Probe.Write {
+		out = append(out, "write")
+	}
+	if c.Probe.Auth {
+		out = append(out, "auth")
+	}
+	if c.Geo.CityDB != "" {
+		out = append(out, "geo")
+	}
+	return out
 }
 
 // geohash is where this monitor is: its first vantage's place, "" where it has

@@ -19,6 +19,7 @@ const (
 	maxConfigFile = 1 << 20
 	maxRelayFile  = 64 << 20
 	maxCAFile     = 16 << 20
+	maxGeoFile    = 1 << 30
 )
 
 // openRegular opens a file for reading, and nothing else: a pipe would keep us

@@ -46,7 +46,6 @@ func TestUsage(t *testing.T) {
 		"no command":              {nil, 2, "expected one of"},
 		"unknown command":         {[]string{"fly"}, 2, "unexpected argument fly"},
 		"unknown flag":            {[]string{"serve", "--fast"}, 2, "unknown flag --fast"},
-		"what comes later":        {[]string{"check", "--write", "wss://relay.example.com"}, 2, "unknown flag --write"},
 		"wrong log level":         {[]string{"--log-level=loud", "version"}, 2, "--log-level"},
 		"check without a relay":   {[]string{"check"}, 2, "expected"},
 		"check of junk":           {[]string{"check", "wss://10.0.0.1", "http://relay.example.com"}, 2, "(private)"},

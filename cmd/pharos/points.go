@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/nostr"
 	"github.com/pharos-nostr/pharos/probe"
 	"github.com/pharos-nostr/pharos/probe/vantage"
 )
@@ -28,31 +30,61 @@ type plan struct {
 	checker *probe.Checker
 }
 
+// newPlan is how the vantage is to work by the configuration, with at most room
+// probes of clearnet in flight, signing with key where the configuration asks
+// for something to sign.
+func newPlan(cfg *Config, v *Vantage, room int, key nostr.Key, log *slog.Logger) (plan, error) {
+	canaries, err := cfg.canaries()
+	if err != nil {
+		return plan{}, err
+	}
+	pc, err := checkerConfig(cfg, v, log.With("vantage", v.Name))
+	if err != nil {
+		return plan{}, err
+	}
+	pc.Key = key
+	checker, err := probe.New(pc)
+	if err != nil {
+		return plan{}, err
+	}
+	networks := map[monitor.Network]int{monitor.Clearnet: max(1, room)}
+	proxies := map[monitor.Network]func(context.Context) error{}
+	for n := range pc.Proxies {
+		networks[n] = cfg.Networks.Tor.Concurrency
+		proxies[n] = func(ctx context.Context) error { return checker.ReachProxy(ctx, n) }
+	}
+	out := plan{vantage.Config{
+		Name: v.Name, Networks: networks, Proxies: proxies,
+		Rate: cfg.Probe.Rate, PerIP: cfg.Probe.PerIP, PerSubnet: cfg.Probe.PerSubnet,
+		Cadence: cfg.cadence(), Liveness: cfg.livenessRules(), Write: cfg.Probe.Write,
+		Canaries: canaries, SelfCheckEvery: cfg.SelfCheck.Interval.D(),
+		SourceAddress: v.SourceAddress, Resolve: checker.Resolve,
+		DrainLimit: drainLimit, FlushLimit: flushLimit,
+	}, checker}
+	if pc.Proxy != nil { // the network that canaries tell of is the proxy's
+		out.cfg.Dial, out.cfg.Proxied = checker.DialContext, true
+	}
+	return out, nil
+}
+
 // plans makes a plan for each vantage of the configuration, in its order.
 func (a *App) plans(cfg *Config) ([]plan, error) {
 	var out []plan
-	canaries, err := cfg.canaries()
-	if err != nil {
-		return nil, err
-	}
 	room, _ := descriptorRoom(cfg.Probe.Concurrency * len(cfg.Vantages))
 	for i := range cfg.Vantages {
 		v := &cfg.Vantages[i]
-		pc := probeConfig(cfg, a.log.With("vantage", v.Name))
-		pc.SourceAddress = v.SourceAddress
-		checker, err := probe.New(pc)
+		var key nostr.Key
+		if cfg.needsKey() {
+			var err error
+			if key, err = a.vantageKey(v.Name); err != nil {
+				return nil, err
+			}
+		}
+		p, err := newPlan(cfg, v, room/len(cfg.Vantages), key, a.log)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, plan{vantage.Config{
-			Name:     v.Name,
-			Networks: map[monitor.Network]int{monitor.Clearnet: max(1, room/len(cfg.Vantages))},
-			Rate:     cfg.Probe.Rate, PerIP: cfg.Probe.PerIP, PerSubnet: cfg.Probe.PerSubnet,
-			Cadence: cfg.cadence(), Liveness: cfg.livenessRules(),
-			Canaries: canaries, SelfCheckEvery: cfg.SelfCheck.Interval.D(),
-			SourceAddress: v.SourceAddress, Resolve: checker.Resolve,
-			DrainLimit: drainLimit, FlushLimit: flushLimit,
-		}, checker})
+		out = append(out, p)
 	}
 	return out, nil
 }

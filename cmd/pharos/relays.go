@@ -33,7 +33,7 @@ type relayList struct {
 }
 
 // errNothingToWatch: the configuration leaves no relay.
-var errNothingToWatch = errors.New("there is no relay to watch: name some in relays or relay_files, or take both out to watch the built-in list")
+var errNothingToWatch = errors.New("there is no relay to watch: name some in relays or relay_files, take both out to watch the built-in list, or let discovery.enabled find some")
 
 // relays reads the relays that the configuration names. Junk lines of a file
 // are listed and skipped.
@@ -74,7 +74,7 @@ func (c *Config) relays() (*relayList, error) {
 	}
 	c.dropExcluded(l)
 	dropSlashTwins(l, seen)
-	if len(l.Relays) == 0 {
+	if len(l.Relays) == 0 && !c.Discovery.Enabled {
 		return l, errNothingToWatch
 	}
 	return l, nil

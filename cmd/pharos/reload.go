@@ -78,6 +78,8 @@ func (a *App) reload(ctx context.Context) (api.Reloaded, error) {
 		a.publisher.Configure(a.publisherConfig(next)),
 		a.relay.Configure(a.relayOptions(next)),
 		a.follow(fresh),
+		a.followDiscovery(next),
+		a.followPlaces(next, old),
 	); err != nil { // what was validated before is refused only on the way down
 		a.log.Error("a part goes on with its old configuration", "error", err)
 	}

@@ -32,6 +32,7 @@ func (c *Config) cadence() monitor.Cadence {
 	k := monitor.DefaultCadence()
 	k.Interval = c.Probe.Interval.D()
 	k.FirstWithin = min(k.FirstWithin, k.Interval)
+	k.CandidateWithin = min(k.CandidateWithin, 2*k.Interval)
 	k.SecondLook = min(k.SecondLook, k.Interval)
 	k.DeadRetry = c.Liveness.DeadRetryDelay.D()
 	k.FailureWindow = c.Liveness.FailureWindow.D()
@@ -62,11 +63,25 @@ func (c *Config) excluded() []monitor.RelayURL {
 	return out
 }
 
+// networks are those that there is a way into, clearnet first.
+func (c *Config) networks() []monitor.Network {
+	out := []monitor.Network{monitor.Clearnet}
+	for _, n := range []struct {
+		network monitor.Network
+		proxy   DSN
+	}{{monitor.Tor, c.Networks.Tor.Proxy}, {monitor.I2P, c.Networks.I2P.Proxy}, {monitor.Loki, c.Networks.Loki.Proxy}} {
+		if n.proxy != "" {
+			out = append(out, n.network)
+		}
+	}
+	return out
+}
+
 // enrolled are the vantages of this process as the core knows them.
 func (c *Config) enrolled() []monitor.Vantage {
 	out := make([]monitor.Vantage, len(c.Vantages))
 	for i, v := range c.Vantages {
-		out[i] = monitor.Vantage{Name: v.Name, Group: cmp.Or(v.Group, v.Name), Networks: []monitor.Network{monitor.Clearnet}}
+		out[i] = monitor.Vantage{Name: v.Name, Group: cmp.Or(v.Group, v.Name), Networks: c.networks()}
 	}
 	return out
 }

@@ -89,7 +89,7 @@ func (v *vantageCmd) Run(ctx context.Context, c *command) error {
 	place, err := loadEnrolment(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		place, err = v.enrol(ctx, c, file, core, key, token)
+		place, err = v.enrol(ctx, c, &cfg.Config, file, core, key, token)
 	case err == nil:
 		err = place.matches(file, core, key)
 		if err == nil && token != "" {
@@ -103,7 +103,7 @@ func (v *vantageCmd) Run(ctx context.Context, c *command) error {
 		return err
 	}
 	c.log.Info("vantage", "name", place.Name, "group", place.Group, "core", place.Core, "npub", key.Npub())
-	o := &outpost{cfg: &cfg.Config, name: place.Name, log: c.log}
+	o := &outpost{cfg: &cfg.Config, name: place.Name, key: key, log: c.log}
 	return o.run(ctx, c, hangups, remote.Config{
 		URL: place.Core, Key: key, Name: place.Name, Dir: dir, UserAgent: "pharos/" + versionText(), OnRules: o.rule, Log: c.log,
 	})
@@ -156,26 +156,13 @@ func (v *vantageCmd) token(environ []string) (Secret, error) {
 	return Secret(text), nil
 }
 
-// openVantageKey reads the vantage's own key, or makes it at the first start.
-func openVantageKey(dir string) (nostr.Key, error) {
-	file := filepath.Join(dir, "vantage.key")
-	key, err := nostr.LoadKey(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		key, err = nostr.CreateKey(file)
-	}
-	if err != nil {
-		return nostr.Key{}, keyError(file, err)
-	}
-	return key, nil
-}
-
 // enrol makes this machine a vantage of the core, and keeps that.
-func (v *vantageCmd) enrol(ctx context.Context, c *command, file, core string, key nostr.Key, token Secret) (enrolment, error) {
+func (v *vantageCmd) enrol(ctx context.Context, c *command, conf *Config, file, core string, key nostr.Key, token Secret) (enrolment, error) {
 	if token == "" {
 		return enrolment{}, exitf(exitUsage, "this machine is not enrolled as a vantage yet (there is no %s): run pharos vantages invite NAME on the core, and here the command that it prints", file)
 	}
 	cfg := remote.Config{URL: core, Key: key, UserAgent: "pharos/" + versionText()}
-	e, err := remote.Enrol(ctx, cfg, token.Reveal(), []monitor.Network{monitor.Clearnet})
+	e, err := remote.Enrol(ctx, cfg, token.Reveal(), conf.networks())
 	if err != nil {
 		return enrolment{}, exitf(exitStart, "this machine could not be enrolled as a vantage of %s: %s", core, sentence(err))
 	}

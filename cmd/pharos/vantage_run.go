@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/netip"
 	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/nostr"
 	"github.com/pharos-nostr/pharos/monitor/wire"
-	"github.com/pharos-nostr/pharos/probe"
 	"github.com/pharos-nostr/pharos/probe/vantage"
 	"github.com/pharos-nostr/pharos/probe/vantage/remote"
 )
@@ -24,6 +22,7 @@ const reportEvery = 10 * time.Minute
 // outpost is the one vantage of a process without a core.
 type outpost struct {
 	name string
+	key  nostr.Key
 	log  *slog.Logger
 
 	mu      sync.Mutex
@@ -89,40 +88,28 @@ func (o *outpost) run(ctx context.Context, c *command, hangups <-chan os.Signal,
 // plan is how the vantage is to work by the present configuration and the core's
 // rules.
 func (o *outpost) plan() (plan, error) {
-	cfg := o.cfg
-	canaries, err := cfg.canaries()
+	room, _ := descriptorRoom(o.cfg.Probe.Concurrency)
+	var key nostr.Key
+	if o.cfg.needsKey() {
+		key = o.key
+	}
+	p, err := newPlan(o.cfg, o.cfg.vantage(o.name), room, key, o.log)
 	if err != nil {
 		return plan{}, err
 	}
-	pc := probeConfig(cfg, o.log.With("vantage", o.name))
-	pc.SourceAddress = cfg.sourceAddress(o.name)
-	checker, err := probe.New(pc)
-	if err != nil {
-		return plan{}, err
-	}
-	room, _ := descriptorRoom(cfg.Probe.Concurrency)
-	p := plan{vantage.Config{
-		Name:     o.name,
-		Networks: map[monitor.Network]int{monitor.Clearnet: room},
-		Rate:     cfg.Probe.Rate, PerIP: cfg.Probe.PerIP, PerSubnet: cfg.Probe.PerSubnet,
-		Cadence: cfg.cadence(), Liveness: cfg.livenessRules(),
-		Canaries: canaries, SelfCheckEvery: cfg.SelfCheck.Interval.D(),
-		SourceAddress: pc.SourceAddress, Resolve: checker.Resolve,
-		DrainLimit: drainLimit, FlushLimit: flushLimit,
-	}, checker}
 	if o.rules != nil { // until then nothing is watched
 		p.cfg.Cadence, p.cfg.Liveness = o.rules.Cadence, o.rules.Liveness
 	}
 	return p, nil
 }
 
-// sourceAddress is that of the entry of vantages with this name, if there is one.
-func (c *Config) sourceAddress(name string) netip.Addr {
-	i := slices.IndexFunc(c.Vantages, func(v Vantage) bool { return v.Name == name })
-	if i < 0 {
-		return netip.Addr{}
+// vantage is the entry of vantages with this name, or one without anything of
+// its own.
+func (c *Config) vantage(name string) *Vantage {
+	if i := slices.IndexFunc(c.Vantages, func(v Vantage) bool { return v.Name == name }); i >= 0 {
+		return &c.Vantages[i]
 	}
-	return c.Vantages[i].SourceAddress
+	return &Vantage{Name: name}
 }
 
 // rule takes over what the core decides by.
