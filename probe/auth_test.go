@@ -130,7 +130,7 @@ func TestAuthTrace(t *testing.T) {
 	for _, pattern := range []string{
 		`^read - authenticate as ` + key.Npub() + `$`, `^read > text, \d+ bytes: \["AUTH",`, `^read - ask for an event that does not exist$`,
 		`^read > text, \d+ bytes: \["COUNT","`, `^read > text, \d+ bytes: \["NEG-OPEN","`,
-		`^read - auth confirmed, COUNT confirmed, search confirmed, negentropy confirmed, EOSE confirmed, limit confirmed, until confirmed, sample "[0-9a-f]{32}"$`,
+		`^read - auth confirmed, COUNT confirmed, search confirmed, negentropy confirmed, EOSE confirmed, filters confirmed, limit confirmed, until confirmed, sample "[0-9a-f]{32}"$`,
 		`^write > text, \d+ bytes: \["EVENT",`, `^write < text, \d+ bytes: \["OK","`, `^write - the event was refused: “pow: 28 bits”$`,
 		`^read > close 1000$`,
 	} {

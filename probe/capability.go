@@ -99,8 +99,8 @@ func (in *inquiry) capabilities(ctx context.Context, events int, eose monitor.Fi
 	}
 	c.Until, c.Sample = s.finding(), s.sum()
 	if a.traced() {
-		a.note(a.stage, "auth %s, COUNT %s, search %s, negentropy %s, EOSE %s, limit %s, until %s, sample %q",
-			c.Auth, c.Count, c.Search, c.Negentropy, c.EOSE, c.Limit, c.Until, c.Sample)
+		a.note(a.stage, "auth %s, COUNT %s, search %s, negentropy %s, EOSE %s, filters %s, limit %s, until %s, sample %q",
+			c.Auth, c.Count, c.Search, c.Negentropy, c.EOSE, c.Filters, c.Limit, c.Until, c.Sample)
 	}
 }
 

@@ -54,7 +54,7 @@ func deeply(t *testing.T, o relaytest.DeepOptions, cfg probe.Config, f func(t *t
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	const u, c, d = monitor.FindingUnknown, monitor.FindingConfirmed, monitor.FindingDisproved
-	right := monitor.Capabilities{Count: c, Search: c, Negentropy: c, EOSE: c, Limit: c, Until: c}
+	right := monitor.Capabilities{Count: c, Search: c, Negentropy: c, EOSE: c, Filters: c, Limit: c, Until: c}
 	but := func(change func(*monitor.Capabilities)) monitor.Capabilities {
 		f := right
 		change(&f)

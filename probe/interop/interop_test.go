@@ -149,17 +149,17 @@ func TestKhatru(t *testing.T) {
 	}{
 		"open": {count, probe.Config{}, told{
 			Class: "ok/read/", Claimed: []int{42, 45},
-			Capabilities: monitor.Capabilities{Count: confirmed, Search: disproved, Negentropy: disproved, EOSE: confirmed, Limit: confirmed, Until: confirmed},
+			Capabilities: monitor.Capabilities{Count: confirmed, Search: disproved, Negentropy: disproved, EOSE: confirmed, Filters: confirmed, Limit: confirmed, Until: confirmed},
 			Write:        nobody,
 		}},
 		"without COUNT": {func(*khatru.Relay) {}, probe.Config{}, told{
 			Class: "ok/read/", Claimed: []int{42},
-			Capabilities: monitor.Capabilities{Count: disproved, Search: disproved, Negentropy: disproved, EOSE: confirmed, Limit: confirmed, Until: confirmed},
+			Capabilities: monitor.Capabilities{Count: disproved, Search: disproved, Negentropy: disproved, EOSE: confirmed, Filters: confirmed, Limit: confirmed, Until: confirmed},
 			Write:        nobody,
 		}},
 		"with negentropy": {func(r *khatru.Relay) { r.Negentropy = true }, probe.Config{}, told{
 			Class: "ok/read/", Claimed: []int{42, 77},
-			Capabilities: monitor.Capabilities{Count: disproved, Search: disproved, Negentropy: confirmed, EOSE: confirmed, Limit: confirmed, Until: confirmed},
+			Capabilities: monitor.Capabilities{Count: disproved, Search: disproved, Negentropy: confirmed, EOSE: confirmed, Filters: confirmed, Limit: confirmed, Until: confirmed},
 			Write:        nobody,
 		}},
 		"takes no events": {func(r *khatru.Relay) {
@@ -167,7 +167,7 @@ func TestKhatru(t *testing.T) {
 			r.RejectEvent = append(r.RejectEvent, func(context.Context, *gonostr.Event) (bool, string) { return true, "blocked: not here" })
 		}, probe.Config{}, told{
 			Class: "ok/read/", Claimed: []int{42, 45},
-			Capabilities: monitor.Capabilities{Count: confirmed, Search: disproved, Negentropy: disproved, EOSE: confirmed, Limit: confirmed, Until: confirmed},
+			Capabilities: monitor.Capabilities{Count: confirmed, Search: disproved, Negentropy: disproved, EOSE: confirmed, Filters: confirmed, Limit: confirmed, Until: confirmed},
 			Write:        monitor.WriteFacts{Result: monitor.WriteRefused, Reason: "blocked: not here"},
 		}},
 		"members only, a stranger": {members, probe.Config{}, told{
@@ -175,7 +175,7 @@ func TestKhatru(t *testing.T) {
 		}},
 		"members only, a member": {members, probe.Config{Auth: true}, told{
 			Class: "ok/read/", AuthSeen: true, Claimed: []int{42, 45},
-			Capabilities: monitor.Capabilities{Auth: confirmed, Count: confirmed, Search: disproved, Negentropy: disproved, EOSE: confirmed, Limit: confirmed, Until: confirmed},
+			Capabilities: monitor.Capabilities{Auth: confirmed, Count: confirmed, Search: disproved, Negentropy: disproved, EOSE: confirmed, Filters: confirmed, Limit: confirmed, Until: confirmed},
 			Write:        nobody,
 		}},
 	} {
@@ -242,13 +242,13 @@ func TestNostrRelay(t *testing.T) {
 	}{
 		"without NIP-42": {"", told{
 			Class:        "ok/read/",
-			Capabilities: monitor.Capabilities{Count: disproved, Search: confirmed, Negentropy: disproved, EOSE: confirmed, Limit: confirmed, Until: confirmed},
+			Capabilities: monitor.Capabilities{Count: disproved, Search: confirmed, Negentropy: disproved, EOSE: confirmed, Filters: confirmed, Limit: confirmed, Until: confirmed},
 			Write:        monitor.WriteFacts{Result: monitor.WriteAccepted},
 		}},
 		// Its document claims COUNT and search too, which it has not.
 		"with NIP-42": {"localhost", told{
 			Class: "ok/read/", AuthSeen: true, Claimed: []int{42, 45, 50},
-			Capabilities: monitor.Capabilities{Auth: confirmed, Count: disproved, Search: confirmed, Negentropy: disproved, EOSE: confirmed, Limit: confirmed, Until: confirmed},
+			Capabilities: monitor.Capabilities{Auth: confirmed, Count: disproved, Search: confirmed, Negentropy: disproved, EOSE: confirmed, Filters: confirmed, Limit: confirmed, Until: confirmed},
 			Write:        monitor.WriteFacts{Result: monitor.WriteAccepted},
 		}},
 	} {
