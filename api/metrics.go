@@ -239,7 +239,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descWatched, float64(v.Health.Watched), v.Name)
 		for _, n := range networks {
 			if v.Reaches(n) {
-				gauge(descNetworkUp, flag(!slices.Contains(v.Health.Down, n)), v.Name, string(n))
+				gauge(descNetworkUp, flag(!v.Lost(n)), v.Name, string(n))
 			}
 		}
 	}

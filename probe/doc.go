@@ -9,10 +9,9 @@
 // be anything, so every read has a deadline and a byte limit, and whatever the
 // relay sends is data to be classified, never an error of ours.
 //
-// What follows the read is asked for apart: questions that tell what
-// the relay can do and whether it is one at all; and the write, one event. Only
-// a fake is found out by them: nothing else that happens there changes the
-// outcome.
+// What follows the read is asked for apart: questions that tell what the relay
+// can do, and whether it heeds what it is asked; and the write, one event.
+// Nothing that happens there changes the outcome.
 //
 // It never retries later, keeps no schedule and stores nothing; the one thing
 // that it remembers is a dead ip:port, for half a minute, so that many names

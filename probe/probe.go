@@ -95,8 +95,9 @@ type Request struct {
 	// only after an ok read.
 	Capabilities, Write bool
 	// Document is the relay's NIP-11 as the caller knows it from before, nil =
-	// not at all. Nothing is written to a relay whose NIP-11 is unknown both
-	// here and in this probe so far.
+	// not at all; only what it says of payment and of restricted writes counts.
+	// Nothing is written to a relay whose NIP-11 is unknown both here and in this
+	// probe so far.
 	Document *monitor.Info
 	// LastOutcome is the outcome of the last measured probe. After ok and
 	// refused NIP-11 is fetched first and the upgrade goes over the same

@@ -179,14 +179,3 @@ func (w *way) widened(s monitor.Stage, limit time.Duration) time.Duration {
 	}
 	return time.Duration(float64(limit) * by)
 }
-
-// Networks returns those that relays can be reached on, clearnet first.
-func (c *Checker) Networks() []monitor.Network {
-	var out []monitor.Network
-	for i, w := range c.ways {
-		if w.open {
-			out = append(out, networks[i])
-		}
-	}
-	return out
-}

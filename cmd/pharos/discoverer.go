@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/nostr"
 	"github.com/pharos-nostr/pharos/probe"
 	"github.com/pharos-nostr/pharos/probe/discovery"
 )
@@ -111,9 +111,6 @@ func (d *discoverer) sweep(ctx context.Context) bool {
 	case err != nil:
 		return false
 	}
-	if status.Held != "" {
-		d.log.Warn("discovery is held", "why", status.Held)
-	}
 	d.log.Info("relays discovered", "found", status.Found, "watched", status.Watched, "waiting", status.Waiting,
 		"authors", s.Authors, "whole", s.Whole, "took", s.At.Sub(s.Start).Round(time.Second).String())
 	return true
@@ -138,9 +135,15 @@ func (a *App) discoveryConfig(cfg *Config) (discovery.Config, error) {
 	if err != nil {
 		return discovery.Config{}, err
 	}
+	var key nostr.Key // for sources that want to know who asks
+	if cfg.Probe.Auth {
+		if key, err = a.vantageKey("discovery"); err != nil {
+			return discovery.Config{}, err
+		}
+	}
 	return discovery.Config{
 		Sources: cfg.sources(), Kinds: cfg.Discovery.Kinds, Client: checker.HTTPClient(), UserAgent: cfg.userAgent(),
-		AllowNetworks: cfg.Probe.AllowNetworks, Self: a.pubkey, Log: a.log,
+		AllowNetworks: cfg.Probe.AllowNetworks, Key: key, Self: a.pubkey, Log: a.log,
 	}, nil
 }
 
@@ -167,5 +170,5 @@ func (a *App) followDiscovery(cfg *Config) error {
 		return err
 	}
 	a.discoverer.configure(cfg.sweepEvery())
-	return errors.Join(err, a.discovery.Configure(dc))
+	return a.discovery.Configure(dc)
 }

@@ -23,26 +23,16 @@ type places struct {
 }
 
 // locate is where an address stands.
-func (p *places) locate(a netip.Addr) monitor.Place {
-	if db := p.db.Load(); db != nil {
-		return db.Locate(a)
-	}
-	return monitor.Place{}
-}
+func (p *places) locate(a netip.Addr) monitor.Place { return p.db.Load().Locate(a) }
 
 // open takes the databases of a configuration; none = places are unknown. The
 // error leaves things as they were.
 func (p *places) open(c *Config) error {
-	var next *geo.DB
-	if c.Geo.CityDB != "" || c.Geo.ASNDB != "" {
-		var err error
-		if next, err = geo.Open(geo.Config{CityDB: c.Geo.CityDB, ASNDB: c.Geo.ASNDB}); err != nil {
-			return err
-		}
+	next, err := geo.Open(geo.Config{CityDB: c.Geo.CityDB, ASNDB: c.Geo.ASNDB})
+	if err != nil {
+		return err
 	}
-	if old := p.db.Swap(next); old != nil {
-		return old.Close()
-	}
+	p.db.Store(next)
 	return nil
 }
 
@@ -61,11 +51,7 @@ func (p *places) watch(ctx context.Context) error {
 }
 
 func (p *places) look() {
-	db := p.db.Load()
-	if db == nil {
-		return
-	}
-	changed, err := db.Reload()
+	changed, err := p.db.Load().Reload()
 	if err != nil {
 		p.log.Warn("the places of relays stay those of the old database", "error", err)
 	}

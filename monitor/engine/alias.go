@@ -14,6 +14,8 @@ import (
 const (
 	aliasesEvery = time.Minute      // at most so often, where something has changed
 	aliasesLapse = 10 * time.Minute // at least so often: evidence gets old
+	// maxAliasesTold are told of one relay; a wildcard name may have any number.
+	maxAliasesTold = 100
 )
 
 // aliases are the watched URLs that are one relay by evidence (relay-url.md,
@@ -26,14 +28,15 @@ type aliases struct {
 	stale  bool
 }
 
-// of returns the other URLs that are the relay at u, and the one that stands for
-// it, "" = u itself.
+// of returns the other URLs that are the relay at u, at most maxAliasesTold of
+// them, and the one that stands for it, "" = u itself.
 func (a *aliases) of(u monitor.RelayURL) (others []monitor.RelayURL, of monitor.RelayURL) {
 	group := a.groups[u]
 	if len(group) == 0 {
 		return nil, ""
 	}
-	others = slices.DeleteFunc(slices.Clone(group), func(m monitor.RelayURL) bool { return m == u })
+	others = slices.DeleteFunc(slices.Clone(group[:min(len(group), maxAliasesTold+1)]), func(m monitor.RelayURL) bool { return m == u })
+	others = others[:min(len(others), maxAliasesTold)]
 	if group[0] != u {
 		of = group[0]
 	}

@@ -66,13 +66,14 @@ func (e *Engine) Discover(ctx context.Context, s *monitor.Sweep) (monitor.Discov
 		e.mu.RUnlock()
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.discovery = st
+	watched := len(e.relays)
+	e.mu.Unlock()
 	for _, sentence := range in.held {
 		e.log.Warn("discovery held back", "why", sentence)
 	}
 	if in.added+in.left > 0 {
-		e.log.Info("discovery changed the watched relays", "added", in.added, "left", in.left, "waiting", in.waiting, "watched", len(e.relays))
+		e.log.Info("discovery changed the watched relays", "added", in.added, "left", in.left, "waiting", in.waiting, "watched", watched)
 	}
 	return st, nil
 }

@@ -64,7 +64,7 @@ func TestFactsAreLearned(t *testing.T) {
 		if f := w.engine.RelayView(url(2)).Facts; f != (monitor.Facts{}) {
 			t.Errorf("of another relay: %+v", f)
 		}
-		if s := w.pub.shown[url(1)]; len(s.DisprovedNIPs) != 0 || s.RestrictedWrites || s.RTTWrite != 90 {
+		if s, _ := w.pub.last(url(1)); len(s.DisprovedNIPs) != 0 || s.RestrictedWrites || s.RTTWrite != 90 {
 			t.Errorf("reported: %+v", s)
 		}
 		online := func() monitor.OnlineRelay { return w.engine.Generation().Online[1] }
@@ -75,7 +75,7 @@ func TestFactsAreLearned(t *testing.T) {
 
 		found, tested = monitor.FindingDisproved, &monitor.WriteFacts{Result: monitor.WriteRefused, Reason: "restricted: members only"}
 		want.Capabilities.Count, want.Write = found, tested
-		before := len(w.pub.calls)
+		_, before := w.pub.last(url(1))
 		for range 10 { // until its next probe
 			w.run(3 * time.Second)
 			if w.engine.RelayView(url(1)).Facts.Write == tested {
@@ -83,8 +83,8 @@ func TestFactsAreLearned(t *testing.T) {
 			}
 		}
 		w.run(time.Second)
-		if s := w.pub.shown[url(1)]; !slices.Equal(s.DisprovedNIPs, []int{45}) || !s.RestrictedWrites || s.PaymentSeen {
-			t.Errorf("reported after a change, in %d calls: %+v", len(w.pub.calls)-before, s)
+		if s, calls := w.pub.last(url(1)); !slices.Equal(s.DisprovedNIPs, []int{45}) || !s.RestrictedWrites || s.PaymentSeen {
+			t.Errorf("reported after a change, in %d calls: %+v", calls-before, s)
 		}
 		w.run(time.Minute)
 		if o := online(); !slices.Equal(o.NIPs, []int{1, 50}) || !o.Writes || o.Payment {
@@ -228,21 +228,21 @@ func TestExpiringIsCounted(t *testing.T) {
 func TestReportsAreShownWhereNeeded(t *testing.T) {
 	inWorld(t, 30, []string{"a"}, func(t *testing.T, w *world) {
 		w.run(3 * time.Minute)
-		n := len(w.pub.calls)
+		_, n := w.pub.last(url(7))
 		w.run(10 * time.Minute)
-		if quiet := w.pub.calls[n:]; len(quiet) < 9 || len(quiet) > 11 || slices.Max(quiet) != 30 || slices.Min(quiet) != 30 {
+		if quiet := w.pub.since(n); len(quiet) < 9 || len(quiet) > 11 || slices.Max(quiet) != 30 || slices.Min(quiet) != 30 {
 			t.Errorf("in ten quiet minutes it was shown %v relays, want all 30 once a minute", quiet)
 		}
-		n = len(w.pub.calls)
-		w.pub.perRound = 1
+		_, n = w.pub.last(url(7))
+		w.pub.limit(1)
 		w.vantages[0].tells = func(o *monitor.Observation) {
 			if o.Relay == url(7) {
 				o.Info = claims(1, 2)
 			}
 		}
 		w.run(40 * time.Second)
-		if got := w.pub.shown[url(7)]; got.Info == nil {
-			t.Errorf("it was shown %v relays, and never the one that changed", w.pub.calls[n:])
+		if got, _ := w.pub.last(url(7)); got.Info == nil {
+			t.Errorf("it was shown %v relays, and never the one that changed", w.pub.since(n))
 		}
 	})
 }

@@ -271,6 +271,7 @@ func (s *store) audited() []monitor.AuditEntry {
 
 // publisher signs nothing: an event is its address and time.
 type publisher struct {
+	mu        sync.Mutex // held by Reports; tests that look meanwhile take it too
 	at        map[monitor.RelayURL]time.Time
 	perRound  int // most new reports a call, 0 = no limit
 	withdrawn []monitor.RelayURL
@@ -283,7 +284,30 @@ func newPublisher() *publisher {
 	return &publisher{at: map[monitor.RelayURL]time.Time{}, shown: map[monitor.RelayURL]monitor.ReportSource{}}
 }
 
+// last is how a relay was last shown, and how many calls there were.
+func (p *publisher) last(u monitor.RelayURL) (monitor.ReportSource, int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.shown[u], len(p.calls)
+}
+
+// limit sets how many new reports there are in a call.
+func (p *publisher) limit(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.perRound = n
+}
+
+// since are the sizes of the calls after the first n.
+func (p *publisher) since(n int) []int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.calls[n:])
+}
+
 func (p *publisher) Reports(now time.Time, online []monitor.ReportSource) []monitor.SignedEvent {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var out []monitor.SignedEvent
 	if p.shown != nil {
 		p.calls = append(p.calls, len(online))

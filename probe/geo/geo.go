@@ -86,20 +86,6 @@ func (db *DB) Reload() (changed bool, err error) {
 	return changed, errors.Join(errs...)
 }
 
-// Close forgets the databases; Locate knows nothing afterwards, and neither
-// does a Reload bring them back. It always returns nil.
-func (db *DB) Close() error {
-	if db == nil {
-		return nil
-	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	// Whoever reads one still holds it; the memory goes when the last one is done.
-	db.files = [numFiles]*file{}
-	db.tables.Store(nil)
-	return nil
-}
-
 // Locate says where addr stands: the zero Place for an address that is not
 // public, and for one that the databases do not know. The geohash and the
 // coordinates are there only where more than the country is known.

@@ -1,10 +1,7 @@
 package vantage
 
 import (
-	"encoding/binary"
-	"math"
 	"time"
-	"unique"
 
 	"github.com/pharos-nostr/pharos/monitor"
 	"github.com/pharos-nostr/pharos/probe"
@@ -92,70 +89,23 @@ func (l *loop) lose(losses []loss) {
 	}
 }
 
-// document is what a relay's NIP-11 document says about asking and writing: 16
-// bytes, and the list of NIPs, which most relays share with others that run the
-// same software.
-type document struct {
-	nips                  unique.Handle[string] // varints
-	minPow                int32
-	known                 bool
-	auth, payment, writes answer
-}
-
-// answer is a yes or no that may not have been given.
-type answer int8
-
-func answerOf(b *bool) answer {
-	switch {
-	case b == nil:
-		return 0
-	case *b:
-		return 1
-	default:
-		return -1
-	}
-}
-
-func (a answer) bool() *bool {
-	if a == 0 {
-		return nil
-	}
-	yes := a > 0
-	return &yes
-}
+// document is what a relay's NIP-11 document says about writing, which is all
+// that a probe needs of the last one.
+type document struct{ known, payment, writes bool }
 
 // keep remembers i; where it could not be read, the one before stays.
 func (d *document) keep(i *monitor.Info) {
 	if i.Problem != "" {
 		return
 	}
-	var nips []byte
-	for _, n := range i.NIPs {
-		nips = binary.AppendVarint(nips, int64(n))
-	}
-	*d = document{
-		nips: unique.Make(string(nips)), known: true,
-		auth: answerOf(i.AuthRequired), payment: answerOf(i.PaymentRequired), writes: answerOf(i.RestrictedWrites),
-	}
-	if i.MinPow != nil {
-		d.minPow = int32(min(max(*i.MinPow, 0), math.MaxInt32))
-	}
+	yes := func(b *bool) bool { return b != nil && *b }
+	*d = document{known: true, payment: yes(i.PaymentRequired), writes: yes(i.RestrictedWrites)}
 }
 
 // info is what was kept, nil = no document was read.
-func (d *document) info() *monitor.Info {
+func (d document) info() *monitor.Info {
 	if !d.known {
 		return nil
 	}
-	i := &monitor.Info{AuthRequired: d.auth.bool(), PaymentRequired: d.payment.bool(), RestrictedWrites: d.writes.bool()}
-	if d.minPow > 0 {
-		pow := int(d.minPow)
-		i.MinPow = &pow
-	}
-	for b := []byte(d.nips.Value()); len(b) > 0; {
-		n, size := binary.Varint(b)
-		b = b[size:]
-		i.NIPs = append(i.NIPs, int(n))
-	}
-	return i
+	return &monitor.Info{PaymentRequired: &d.payment, RestrictedWrites: &d.writes}
 }

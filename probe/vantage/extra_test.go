@@ -90,7 +90,7 @@ func TestFactsAndDepth(t *testing.T) {
 				continue
 			}
 			no := false
-			want := &monitor.Info{NIPs: []int{1, 11, 42}, PaymentRequired: &no}
+			want := &monitor.Info{PaymentRequired: &no, RestrictedWrites: &no}
 			if diff := cmp.Diff(want, tests[0].Document); diff != "" || !tests[0].Write {
 				t.Errorf("a test of %s asks for a write: %v, and knows of its document\n%s", r, tests[0].Write, diff)
 			}

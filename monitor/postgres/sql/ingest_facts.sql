@@ -20,12 +20,12 @@ WITH n AS (
 ), trimmed AS (
     -- The newest hundred of a kind are enough to see how a relay has changed.
     DELETE FROM relay_document d
-    USING newest w
-    WHERE NOT w.same AND d.relay_id = w.relay_id AND d.kind = w.kind AND d.seen_at < (
+    USING newest w, LATERAL (
         SELECT o.seen_at FROM relay_document o
         WHERE o.relay_id = w.relay_id AND o.kind = w.kind
         ORDER BY o.seen_at DESC OFFSET $5 LIMIT 1
-    )
+    ) oldest
+    WHERE NOT w.same AND d.relay_id = w.relay_id AND d.kind = w.kind AND d.seen_at < oldest.seen_at
 )
 INSERT INTO relay_document (relay_id, kind, seen_at, fields)
 SELECT relay_id, kind, CASE WHEN at > seen_at OR seen_at IS NULL THEN at ELSE seen_at + interval '1 microsecond' END, fields
