@@ -48,7 +48,7 @@ type Config struct {
 	// Checks are the checks really made, out of open, read, write, auth,
 	// nip11, dns, geo; any other word is refused.
 	Checks   []string
-	Networks []monitor.Network // that our vantages reach
+	Networks []monitor.Network // that our own vantages reach; those of the reports are told too
 	Geohash  string            // where this monitor is, "" = not said
 	Log      *slog.Logger      // nil = silent
 }
@@ -435,7 +435,9 @@ func (p *Publisher) Announcements(now time.Time) []monitor.SignedEvent {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var out []monitor.SignedEvent
-	for _, e := range []nostr.Event{buildAnnouncement(&p.cfg), buildProfile(&p.cfg), buildRelayList(&p.cfg)} {
+	cfg := p.cfg
+	cfg.Networks = p.networks()
+	for _, e := range []nostr.Event{buildAnnouncement(&cfg), buildProfile(&p.cfg), buildRelayList(&p.cfg)} {
 		print := fingerprintOf(&e)
 		if a := p.service[e.Kind]; a != nil {
 			age := now.Unix() - a.ev.CreatedAt.Unix()
@@ -452,6 +454,18 @@ func (p *Publisher) Announcements(now time.Time) []monitor.SignedEvent {
 		}
 		p.service[e.Kind] = &announced{s, print}
 		out = append(out, *s)
+	}
+	return out
+}
+
+// networks are those that our own vantages reach, and those that we report on,
+// which vantages on other machines may reach alone.
+func (p *Publisher) networks() []monitor.Network {
+	out := slices.Clone(p.cfg.Networks)
+	for url := range p.reports {
+		if n := url.Network(); !slices.Contains(out, n) {
+			out = append(out, n)
+		}
 	}
 	return out
 }

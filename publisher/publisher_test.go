@@ -538,6 +538,42 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
+// A network is announced as long as there are reports on it, whoever looked.
+func TestAnnouncedNetworks(t *testing.T) {
+	p := newPublisher(t)
+	onion := source(1, start)
+	onion.URL, onion.Network = monitor.RelayURL("ws://"+strings.Repeat("a", 56)+".onion/"), monitor.Tor
+	p.Announcements(start)
+	announced := func(now time.Time) (networks []string) {
+		t.Helper()
+		for _, s := range p.Announcements(now) {
+			ev, err := nostr.Decode(s.JSON)
+			if err != nil || s.Kind != 10166 {
+				t.Fatalf("kind %d, %v", s.Kind, err)
+			}
+			for _, tag := range ev.Tags {
+				if tag[0] == "n" {
+					networks = append(networks, tag[1])
+				}
+			}
+		}
+		return networks
+	}
+	if got := len(p.Reports(start, []monitor.ReportSource{onion, source(2, start)})); got != 2 {
+		t.Fatalf("%d reports", got)
+	}
+	if diff := cmp.Diff([]string{"clearnet", "tor"}, announced(start.Add(time.Second))); diff != "" {
+		t.Errorf("with a report on tor (-want +got):\n%s", diff)
+	}
+	if got := announced(start.Add(2 * time.Second)); got != nil {
+		t.Errorf("nothing changed, and it was announced anew: %q", got)
+	}
+	p.Withdraw([]monitor.RelayURL{onion.URL})
+	if diff := cmp.Diff([]string{"clearnet"}, announced(start.Add(3*time.Second))); diff != "" {
+		t.Errorf("without (-want +got):\n%s", diff)
+	}
+}
+
 func TestConfigure(t *testing.T) {
 	p := newPublisher(t)
 	list := sources(40, start.Add(-time.Hour))

@@ -34,6 +34,9 @@ func (configCheckCmd) Run(c *command) error {
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
+	if _, err := openPlaces(&cfg.Config); err != nil {
+		return exitWith(exitUsage, err)
+	}
 	from := cfg.file
 	if from == "" {
 		from = "built-in defaults"

@@ -25,15 +25,26 @@ type places struct {
 // locate is where an address stands.
 func (p *places) locate(a netip.Addr) monitor.Place { return p.db.Load().Locate(a) }
 
-// open takes the databases of a configuration; none = places are unknown. The
-// error leaves things as they were.
-func (p *places) open(c *Config) error {
-	next, err := geo.Open(geo.Config{CityDB: c.Geo.CityDB, ASNDB: c.Geo.ASNDB})
-	if err != nil {
-		return err
+// openPlaces opens the databases of a configuration; nil = it names none, and
+// places are unknown. The error names each one that is of no use.
+func openPlaces(c *Config) (*geo.DB, error) {
+	return geo.Open(geo.Config{CityDB: c.Geo.CityDB, ASNDB: c.Geo.ASNDB})
+}
+
+// next is what another configuration answers from: those that are open, where it
+// names the same, whatever has become of their files since.
+func (p *places) next(c, old *Config) (*geo.DB, error) {
+	if c.Geo.CityDB == old.Geo.CityDB && c.Geo.ASNDB == old.Geo.ASNDB {
+		return p.db.Load(), nil
 	}
-	p.db.Store(next)
-	return nil
+	return openPlaces(c)
+}
+
+// take answers from db from now on.
+func (p *places) take(db *geo.DB) {
+	if p.db.Swap(db) != db {
+		p.changed()
+	}
 }
 
 // watch reads the files again when they change, until ctx ends.
@@ -64,18 +75,10 @@ func (p *places) look() {
 // startPlaces opens the databases; the engine asks them from its start on.
 func (a *App) startPlaces() error {
 	a.places = &places{log: a.log, changed: func() { a.engine.Relocate() }}
-	if err := a.places.open(a.config()); err != nil {
+	db, err := openPlaces(a.config())
+	if err != nil {
 		return exitWith(exitUsage, err)
 	}
+	a.places.db.Store(db)
 	return nil
-}
-
-// followPlaces takes over the databases of another configuration.
-func (a *App) followPlaces(cfg *Config, old *Config) error {
-	if cfg.Geo.CityDB == old.Geo.CityDB && cfg.Geo.ASNDB == old.Geo.ASNDB {
-		return nil
-	}
-	err := a.places.open(cfg)
-	a.engine.Relocate()
-	return err
 }

@@ -67,6 +67,10 @@ func (a *App) reload(ctx context.Context) (api.Reloaded, error) {
 	if err != nil {
 		return api.Reloaded{}, &api.ReloadError{Problems: []string{sentence(err)}}
 	}
+	places, err := a.places.next(next, old)
+	if err != nil {
+		return api.Reloaded{}, &api.ReloadError{Problems: []string{sentence(err)}}
+	}
 
 	// From here on only the store can refuse, and it is asked first.
 	if err := a.engine.Configure(ctx, a.engineConfig(next, list)); err != nil {
@@ -79,10 +83,10 @@ func (a *App) reload(ctx context.Context) (api.Reloaded, error) {
 		a.relay.Configure(a.relayOptions(next)),
 		a.follow(fresh),
 		a.followDiscovery(next),
-		a.followPlaces(next, old),
 	); err != nil { // what was validated before is refused only on the way down
 		a.log.Error("a part goes on with its old configuration", "error", err)
 	}
+	a.places.take(places)
 	a.api.Configure(a.apiSettings(next))
 	a.cfg.Store(next)
 	a.route(next)

@@ -18,6 +18,7 @@ const (
 	endMadeRoom      = "it was never seen alive and made room for a newer submission"
 	endAnew          = "it is watched anew"
 	endOptedOut      = "its owner opted out"
+	endWithTwin      = " is the same relay, and excluded" // follows the twin's URL
 	endUnnamed       = "nobody names it any longer"
 	endNeverAlive    = "it was never seen alive and made room for another that was found"
 )

@@ -90,3 +90,45 @@ func TestAnOwnerOptsOut(t *testing.T) {
 		w.want(w.do(monitor.CommandAdd, url(0)), "is excluded by an operator: include it first")
 	})
 }
+
+// A relay that is left alone is so under its other URLs too, which it stood for.
+func TestAnExcludedRelayTakesItsTwinsAlong(t *testing.T) {
+	for _, kind := range []monitor.CommandKind{monitor.CommandOptOut, monitor.CommandExclude} {
+		t.Run(string(kind), func(t *testing.T) {
+			inWorld(t, 40, []string{"a"}, func(t *testing.T, w *world) {
+				owner := strings.Repeat("ab", 32)
+				named := sweep(true, namedOnce(plain, onPort, elsewhere, overTLS))
+				w.discover(named)
+				w.run(2 * time.Hour)
+				if !w.paired(plain) {
+					t.Fatal("the wss relay does not stand for it")
+				}
+				w.own(overTLS, owner)
+				w.want(w.give(monitor.Command{Kind: kind, Actor: owner, Relays: []monitor.RelayURL{overTLS}}), "")
+				check := func(when string) {
+					t.Helper()
+					for _, u := range []monitor.RelayURL{overTLS, plain} {
+						if _, task := w.tasks()[u]; task || w.engine.RelayView(u).Monitored {
+							t.Errorf("%s: %s is watched", when, u)
+						}
+					}
+					for _, u := range []monitor.RelayURL{onPort, elsewhere} {
+						if !w.engine.RelayView(u).Monitored {
+							t.Errorf("%s: %s left, which is another relay", when, u)
+						}
+					}
+				}
+				check("at once")
+				w.run(10 * time.Minute)
+				w.discover(named)
+				w.run(10 * time.Minute)
+				check("after a sweep")
+				w.restart()
+				check("after a restart")
+				w.want(w.do(monitor.CommandInclude, overTLS), "")
+				w.run(10 * time.Minute)
+				w.wantState(overTLS, monitor.StateOnline)
+			})
+		})
+	}
+}

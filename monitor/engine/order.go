@@ -179,6 +179,7 @@ func (o *order) exclude(u monitor.RelayURL) string {
 		next := r.WatchedRelay
 		next.Excluded = true
 		o.out.part(r, next, endExcluded)
+		o.partTwins(u)
 		return ""
 	}
 	if r = o.e.aside[u]; r == nil {
@@ -206,7 +207,27 @@ func (o *order) optOut(u monitor.RelayURL) string {
 		next := r.WatchedRelay
 		next.Excluded = true
 		o.out.part(r, next, endOptedOut)
+		o.partTwins(u)
 		return ""
+	}
+}
+
+// partTwins has the URLs leave that discovery would not take in beside u once that
+// is excluded (barsFound): they are the same relay, and would be probed in its
+// place.
+func (o *order) partTwins(u monitor.RelayURL) {
+	twins := []monitor.RelayURL{}
+	if p := u.Path(); len(p) > 1 && !strings.HasSuffix(p, "/") && !strings.Contains(p, "?") {
+		twins = append(twins, u+"/")
+	}
+	if rest, ok := strings.CutPrefix(string(u), "wss:"); ok {
+		twins = append(twins, monitor.RelayURL("ws:"+rest))
+	}
+	for _, t := range twins {
+		// What the command names itself is worked out by itself.
+		if r := o.e.byURL[t]; r != nil && !r.asked() && !slices.Contains(o.Relays, t) && !slices.Contains(o.out.parts, r) {
+			o.e.partFound(o.out, r, string(u)+endWithTwin)
+		}
 	}
 }
 
