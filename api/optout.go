@@ -138,17 +138,17 @@ func (a *API) optOut(ctx context.Context, in *adminInput[submission]) (*answer[o
 
 // notOptedOut is the answer where the core did not do it, with the core's words.
 func (a *API) notOptedOut(u monitor.RelayURL, pubkey, why string) (*answer[optedOut], error) {
-	status, what := http.StatusConflict, "it could not be done"
+	status, what := http.StatusConflict, "it could not be done: the relay "
 	switch v := a.opts.Core.RelayView(u); {
 	case v.Excluded:
 		return &answer[optedOut]{optedOut{URL: string(u), Excluded: true, Reason: orNull(why)}}, nil
 	case !v.Monitored:
-		status, what = http.StatusNotFound, "there is nothing to opt out of"
+		status, what = http.StatusNotFound, "the relay "
 	case v.Info == nil || !strings.EqualFold(v.Info.Pubkey, pubkey):
-		status, what = http.StatusForbidden, "the signature is right, but its key is not the relay's"
+		status, what = http.StatusForbidden, "the signature is right, but not by the relay's key: "
 	}
-	if why != "" {
-		what += " (" + why + ")"
+	if why == "" {
+		why = "the core gave no reason"
 	}
-	return nil, newProblem(status, what)
+	return nil, newProblem(status, what+why)
 }

@@ -135,12 +135,21 @@ func (a *App) engineConfig(cfg *Config, list *relayList) engine.Config {
 	return engine.Config{
 		Liveness: cfg.livenessRules(), Corroboration: cfg.corroboration(),
 		Cadence: cfg.cadence(), Freshness: cfg.freshness(),
-		Relays: relays, Exclude: cfg.excluded(), Vantages: a.vantages(cfg), Pubkey: a.pubkey,
+		Relays: relays, Exclude: cfg.excluded(), Own: a.own(cfg), Vantages: a.vantages(cfg), Pubkey: a.pubkey,
 		Discovery: cfg.Discovery.Enabled, MaxRelays: cfg.Discovery.MaxRelays, MaxPerHost: cfg.Discovery.MaxPerHost,
 		Locate:       a.places.locate,
 		StartHold:    cfg.Corroboration.StartHold.D(),
 		OnGeneration: []func(*monitor.Generation){a.relay.Update}, Log: a.log,
 	}
+}
+
+// own is where this monitor is a relay.
+func (a *App) own(cfg *Config) []monitor.RelayURL {
+	out := []monitor.RelayURL{monitor.RelayURL(a.relayURL())}
+	if u, err := monitor.Canonical(cfg.PublicURL); err == nil {
+		out = append(out, u)
+	}
+	return out
 }
 
 func (a *App) publisherConfig(cfg *Config) publisher.Config {

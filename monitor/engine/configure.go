@@ -66,10 +66,8 @@ func (e *Engine) reconfigure(cfg *Config, now time.Time) *round {
 	for _, r := range e.relays {
 		next := named(r)
 		switch {
-		case b.barred[r.URL]:
-			out.part(r, next, endBarred)
 		case !b.watched(&next):
-			out.part(r, next, endNotConfigured)
+			out.part(r, next, b.endsFor(r.URL))
 		case next.Source != r.Source || next.Candidate != r.Candidate:
 			out.set(r, next)
 		}

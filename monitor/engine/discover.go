@@ -288,7 +288,7 @@ func (e *Engine) bring(in *intake, out *round) {
 	for n := 0; n < lookAtOnce && len(in.queue) > 0 && len(out.joins) < takeAtOnce; n++ {
 		a := in.queue[0]
 		in.queue = in.queue[1:]
-		if e.byURL[a.URL] != nil || e.barsFound(in, a.URL, now) {
+		if e.byURL[a.URL] != nil || e.barsFound(in, a.URL) {
 			continue
 		}
 		if most := e.cfg.MaxPerHost; most > 0 && m.hosts[a.host] >= most {
@@ -369,17 +369,17 @@ func (e *Engine) space(in *intake, now time.Time) *room {
 }
 
 // barsFound reports whether a found relay is never to be taken in, or not for as long
-// as another one is there: it is excluded, or a URL that is the same relay is; or
-// the other URL is watched or found.
-func (e *Engine) barsFound(in *intake, u monitor.RelayURL, now time.Time) bool {
-	if e.excludes(u) {
+// as another one is there: it is excluded, or a URL that is the same relay is; it is
+// our own relay; or the other URL is watched or found.
+func (e *Engine) barsFound(in *intake, u monitor.RelayURL) bool {
+	if e.excludes(u) || e.bounds.ours(u) {
 		return true
 	}
 	if base, ok := withoutSlash(u); ok && (in.named(base) != nil || e.byURL[base] != nil || e.excludes(base)) {
 		return true
 	}
 	over, ok := overTLS(u)
-	return ok && (e.excludes(over) || e.standIn(u, now) != nil)
+	return ok && (e.excludes(over) || e.standIn(u) != nil)
 }
 
 // excludes reports whether anybody wants a relay never probed.

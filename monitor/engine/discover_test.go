@@ -197,6 +197,41 @@ func TestDiscoveryLeavesOutWhatIsExcludedOrATwin(t *testing.T) {
 	})
 }
 
+// This monitor answers its own vantages whatever becomes of the network: with it among
+// the watched relays the failure of all others looks corroborated (S10).
+func TestOurOwnRelayIsNeverBroughtIn(t *testing.T) {
+	const ours, port = monitor.RelayURL("wss://monitor.example/"), monitor.RelayURL("wss://monitor.example:8443/")
+	inWorld(t, 3, []string{"a"}, func(t *testing.T, w *world) {
+		w.discover(sweep(true, namedOnce(ours))) // by an earlier version
+		w.run(10 * time.Minute)
+		w.wantState(ours, monitor.StateOnline)
+		w.cfg.Own = []monitor.RelayURL{ours}
+		w.cfg.Discovery = true
+		w.configure(t)
+		w.wantFound()
+		if last := w.last(ours); last.To != monitor.StateUnknown || last.Evidence != "it is this monitor itself" {
+			t.Errorf("the last transition is %+v", last)
+		}
+		st := w.discover(sweep(true, namedOnce(ours, "ws://monitor.example/", "wss://monitor.example/path", port)))
+		w.wantFound(port)
+		w.wantCounts(st, 4, 1, 0)
+		w.want(w.give(monitor.Command{Kind: monitor.CommandSubmit, Relays: []monitor.RelayURL{ours, "ws://monitor.example/x"}}),
+			"is this monitor itself", "is this monitor itself")
+		w.run(10 * time.Minute)
+		w.wantLive(append([]monitor.RelayURL{port}, urls(3)...)...)
+		// Only the network of others is gone.
+		w.vantages[0].sees = but(monitor.OutcomeFailed, append(urls(3), port)...)
+		w.run(20 * time.Minute)
+		w.wantLive(append([]monitor.RelayURL{port}, urls(3)...)...)
+		// Who asks for it by name has it.
+		w.want(w.do(monitor.CommandAdd, ours), "")
+		w.configure(t)
+		if !w.engine.RelayView(ours).Monitored {
+			t.Error("an operator asked for it, and it is not watched")
+		}
+	})
+}
+
 func TestFoundRelaysLeaveWhenNobodyNamesThem(t *testing.T) {
 	inWorld(t, 40, []string{"a"}, func(t *testing.T, w *world) {
 		alive, fallen, never, asked := wild(1), wild(2), wild(3), wild(4)

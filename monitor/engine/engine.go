@@ -49,6 +49,10 @@ type Config struct {
 	// Exclude are the relays that the configuration wants never probed,
 	// wherever they come from. Operators' exclusions are in the store.
 	Exclude []monitor.RelayURL
+	// Own is where this monitor itself is a relay. It answers whatever becomes of the
+	// network, and would corroborate the failures of all others (S10): discovery and
+	// strangers' submissions never bring it in, only who names it here does.
+	Own []monitor.RelayURL
 	// MaxRelays bounds the watched relays, candidates included, and MaxPerHost
 	// those of one host: strangers' submissions above it are refused, and what
 	// discovery finds waits. 0 = no bound. What the configuration and operators
@@ -297,7 +301,7 @@ func (e *Engine) restore(stored *monitor.Stored, now time.Time) {
 	}
 	slices.SortFunc(e.relays, func(a, b *relay) int { return cmp.Compare(a.URL, b.URL) })
 	for _, r := range e.relays {
-		e.resumeTwin(r, now)
+		e.resumeTwin(r)
 	}
 	e.recount(stored)
 	e.retask()

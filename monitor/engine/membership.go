@@ -15,6 +15,7 @@ const (
 	endReset         = "an operator reset it"
 	endNotConfigured = "the configuration does not name it any longer"
 	endBarred        = "the configuration excludes it"
+	endOwn           = "it is this monitor itself"
 	endMadeRoom      = "it was never seen alive and made room for a newer submission"
 	endAnew          = "it is watched anew"
 	endOptedOut      = "its owner opted out"

@@ -23,6 +23,8 @@ func (o *order) submit(u monitor.RelayURL) string {
 		return whyWatched
 	case o.excluded(u) != "":
 		return whyRefusedToWatch
+	case o.e.bounds.ours(u):
+		return "is this monitor itself"
 	}
 	if base, ok := withoutSlash(u); ok && o.e.byURL[base] != nil {
 		return "is watched as " + string(base)

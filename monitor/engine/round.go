@@ -125,7 +125,7 @@ func (e *Engine) decide(now time.Time) *round {
 	var proposed []change
 	judged := map[*relay]bool{}
 	if all {
-		judged = e.pair(out, now)
+		judged = e.pair(out)
 	}
 	judge := func(r *relay) {
 		proposed = append(proposed, change{relay: r, verdict: e.propose(r, el, now)})
@@ -160,11 +160,7 @@ func (e *Engine) decide(now time.Time) *round {
 		e.change(out, r, v, released, el, now)
 	}
 	for _, r := range e.gone {
-		why := endNotConfigured
-		if e.bounds.barred[r.URL] {
-			why = endBarred
-		}
-		out.end(r, r.WatchedRelay, why)
+		out.end(r, r.WatchedRelay, e.bounds.endsFor(r.URL))
 	}
 	out.gone = true
 	e.report(out, now)

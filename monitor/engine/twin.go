@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pharos-nostr/pharos/monitor"
 )
@@ -13,10 +12,6 @@ import (
 // ones follows from the verdicts and the URLs alone, so that a restart finds the
 // same. The same place means the same authority: both at their default ports, or
 // both at the same port, since another port is another service's.
-
-// twinAfter is for how long a wss relay must have been online before it stands for
-// its ws twin, so that one that comes and goes does not take the other along.
-const twinAfter = time.Hour
 
 // endTwin follows the twin's URL.
 const endTwin = " is online and stands for it"
@@ -45,13 +40,13 @@ func (r *relay) asked() bool {
 }
 
 // standIn returns the wss relay that may stand for u now; nil = none.
-func (e *Engine) standIn(u monitor.RelayURL, now time.Time) *relay {
+func (e *Engine) standIn(u monitor.RelayURL) *relay {
 	over, ok := overTLS(u)
 	if !ok {
 		return nil
 	}
 	t := e.byURL[over]
-	if t == nil || t.Verdict.State != monitor.StateOnline || now.Sub(t.Verdict.Since) < twinAfter {
+	if t == nil || t.Verdict.State != monitor.StateOnline {
 		return nil
 	}
 	return t
@@ -61,14 +56,14 @@ func (e *Engine) standIn(u monitor.RelayURL, now time.Time) *relay {
 // and has those probed again for which none does any longer. It returns the former,
 // which the round must not judge. A twin must have been seen up since the start:
 // what is online by what was stored alone takes nothing from the list.
-func (e *Engine) pair(out *round, now time.Time) map[*relay]bool {
+func (e *Engine) pair(out *round) map[*relay]bool {
 	ended := map[*relay]bool{}
 	alone := false
 	for _, r := range e.relays {
 		if r.URL.TLS() {
 			continue
 		}
-		t := e.standIn(r.URL, now)
+		t := e.standIn(r.URL)
 		switch {
 		case r.twin != "" && (t == nil || r.asked()):
 			r.twin, r.dirty, alone = "", true, true // a fact of the verdicts that are stored
@@ -104,8 +99,8 @@ func (e *Engine) stand(relays []*relay) {
 
 // resumeTwin finds at a start that a wss relay stood for r when the last process
 // ended, and still does.
-func (e *Engine) resumeTwin(r *relay, now time.Time) {
-	if t := e.standIn(r.URL, now); t != nil && !r.asked() && r.Verdict.State == monitor.StateUnknown && r.Verdict.Reason == ended(string(t.URL)+endTwin) {
+func (e *Engine) resumeTwin(r *relay) {
+	if t := e.standIn(r.URL); t != nil && !r.asked() && r.Verdict.State == monitor.StateUnknown && r.Verdict.Reason == ended(string(t.URL)+endTwin) {
 		r.twin = t.URL
 	}
 }
