@@ -202,7 +202,7 @@ func remarks(o *monitor.Observation) []string {
 		}
 		out = append(out, text)
 	}
-	facts := monitor.Facts{DNS: o.DNS, Capabilities: o.Capabilities}
+	facts := monitor.Facts{DNS: o.DNS, Capabilities: o.Capabilities, CapabilitiesAt: o.At}
 	if o.Outcome.Success() { // else the evidence tells of the certificate
 		facts.TLS = o.TLS
 	}

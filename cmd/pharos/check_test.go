@@ -405,3 +405,29 @@ func TestCheckWatchUsage(t *testing.T) {
 		}
 	}
 }
+
+// What a relay claims and a test disproved is told, and what the write test came
+// to.
+func TestCheckDeep(t *testing.T) {
+	right := relaytest.StartDeep(t, relaytest.DeepOptions{Notes: relaytest.Notes(20, time.Now().AddDate(0, 0, -7), time.Hour)})
+	alike := relaytest.Start(t, relaytest.Options{}) // whose document claims NIP-45, 50 and 77
+	paid := relaytest.Start(t, relaytest.Options{Behaviour: relaytest.PaymentInfo})
+	got := pharos(t, "", checkEnviron(t), "check", "--deep", "--write", string(right.URL()), string(alike.URL()), string(paid.URL()))
+	if got.status != 0 {
+		t.Fatalf("%+v", got)
+	}
+	for _, says := range []string{
+		"; write: accepted", "confirmed: NIP-45, NIP-50, NIP-77, EOSE, filters, limit, until",
+		"it answers every subscription with events", "disproved: filters", "write: not attempted",
+	} {
+		if !strings.Contains(got.stdout, says) {
+			t.Errorf("the table does not say %q:\n%s", says, got.stdout)
+		}
+	}
+	got = pharos(t, "", checkEnviron(t), "check", "--deep", "--write", "--json", string(right.URL()))
+	for _, says := range []string{`"write":{"result":"accepted"`, `"ipv4":"answers"`, `"count":"confirmed"`, `"rtt_write_ms":`} {
+		if got.status != 0 || !strings.Contains(got.stdout, says) {
+			t.Errorf("JSON lacks %s: %+v", says, got)
+		}
+	}
+}
