@@ -211,6 +211,7 @@ func (d *Discovery) takeOver() {
 	for url := range d.sources {
 		if !slices.Contains(next.Sources, url) {
 			delete(d.sources, url)
+			d.wholeRound = 0 // what it alone told counts no longer
 		}
 	}
 	for _, url := range next.Sources {

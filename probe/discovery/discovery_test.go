@@ -466,6 +466,13 @@ func TestConfigure(t *testing.T) {
 		if a.asked()[n].Since == nil || b.asked()[0].Since != nil {
 			t.Error("not just the new source is asked for everything")
 		}
+		// What a source alone told leaves with it.
+		if err := d.Configure(w.config(a)); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"wss://a.example.com/"}, urls(sweep(t, d))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 		// Other networks judge what was read differently.
 		cfg := w.config(a, b)
 		cfg.AllowNetworks = loopback
