@@ -32,22 +32,37 @@ func TestAliases(t *testing.T) {
 		faces []face
 		of    map[monitor.RelayURL]monitor.RelayURL // who stands for whom
 	}{
-		{"paths of one host", []face{{"wss://a.example/x", "A", "", "01"}, {"wss://a.example/", "A", "", "01"}, {"wss://a.example/yy", "A", "", "01"}},
-			map[monitor.RelayURL]monitor.RelayURL{"wss://a.example/x": "wss://a.example/", "wss://a.example/yy": "wss://a.example/"}},
+		{
+			"paths of one host",
+			[]face{{"wss://a.example/x", "A", "", "01"}, {"wss://a.example/", "A", "", "01"}, {"wss://a.example/yy", "A", "", "01"}},
+			map[monitor.RelayURL]monitor.RelayURL{"wss://a.example/x": "wss://a.example/", "wss://a.example/yy": "wss://a.example/"},
+		},
 		{"legal paths: another reply", []face{{"wss://a.example/", "A", "", "01"}, {"wss://a.example/inbox", "A", "", "02"}}, nil},
 		{"legal paths: another document", []face{{"wss://a.example/", "A", "", "01"}, {"wss://a.example/it", "B", "", "01"}}, nil},
 		{"no reply is no evidence", []face{{"wss://a.example/", "A", key, ""}, {"wss://a.example/x", "A", key, ""}}, nil},
 		{"no document neither", []face{{"wss://a.example/", "", "", "01"}, {"wss://a.example/x", "", "", "01"}}, nil},
-		{"two hosts of one operator", []face{{"wss://b.example/", "A", key, "01"}, {"wss://longer.example/", "A", key, "01"}},
-			map[monitor.RelayURL]monitor.RelayURL{"wss://longer.example/": "wss://b.example/"}},
+		{
+			"two hosts of one operator",
+			[]face{{"wss://b.example/", "A", key, "01"}, {"wss://longer.example/", "A", key, "01"}},
+			map[monitor.RelayURL]monitor.RelayURL{"wss://longer.example/": "wss://b.example/"},
+		},
 		{"two hosts with the document of the shop", []face{{"wss://b.example/", "A", "", "01"}, {"wss://c.example/", "A", "", "01"}}, nil},
 		{"two operators", []face{{"wss://b.example/", "A", key, "01"}, {"wss://c.example/", "A", other, "01"}}, nil},
-		{"wss before ws, no path before that", []face{{"ws://a.example/", "A", "", "01"}, {"wss://a.example/x", "A", "", "01"}, {"ws://a.example:8080/", "A", "", "01"}},
-			map[monitor.RelayURL]monitor.RelayURL{"wss://a.example/x": "ws://a.example/", "ws://a.example:8080/": "ws://a.example/"}},
-		{"by the alphabet", []face{{"wss://c.example/", "A", key, "01"}, {"wss://b.example/", "A", key, "01"}},
-			map[monitor.RelayURL]monitor.RelayURL{"wss://c.example/": "wss://b.example/"}},
-		{"two groups", []face{{"wss://a.example/", "A", "", "01"}, {"wss://a.example/x", "A", "", "01"}, {"wss://b.example/", "B", "", "02"}, {"wss://b.example/x", "B", "", "02"}},
-			map[monitor.RelayURL]monitor.RelayURL{"wss://a.example/x": "wss://a.example/", "wss://b.example/x": "wss://b.example/"}},
+		{
+			"wss before ws, no path before that",
+			[]face{{"ws://a.example/", "A", "", "01"}, {"wss://a.example/x", "A", "", "01"}, {"ws://a.example:8080/", "A", "", "01"}},
+			map[monitor.RelayURL]monitor.RelayURL{"wss://a.example/x": "ws://a.example/", "ws://a.example:8080/": "ws://a.example/"},
+		},
+		{
+			"by the alphabet",
+			[]face{{"wss://c.example/", "A", key, "01"}, {"wss://b.example/", "A", key, "01"}},
+			map[monitor.RelayURL]monitor.RelayURL{"wss://c.example/": "wss://b.example/"},
+		},
+		{
+			"two groups",
+			[]face{{"wss://a.example/", "A", "", "01"}, {"wss://a.example/x", "A", "", "01"}, {"wss://b.example/", "B", "", "02"}, {"wss://b.example/x", "B", "", "02"}},
+			map[monitor.RelayURL]monitor.RelayURL{"wss://a.example/x": "wss://a.example/", "wss://b.example/x": "wss://b.example/"},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			inFaces(t, tc.faces, func(w *world, _ map[monitor.RelayURL]*face) {

@@ -30,7 +30,7 @@ func TestS78Bucket(t *testing.T) {
 		if b.Allow() {
 			t.Error("an empty bucket gave a token")
 		}
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		n := 0
 		for b.Allow() {
 			n++
@@ -78,7 +78,7 @@ func TestBucketProperties(t *testing.T) {
 			given := 0
 			var wg sync.WaitGroup
 			for _, gap := range gaps {
-				time.Sleep(time.Duration(gap) * time.Millisecond)
+				elapse(time.Duration(gap) * time.Millisecond)
 				wg.Go(func() {
 					if err := b.Wait(t.Context()); err != nil {
 						panic(err)

@@ -26,7 +26,7 @@ func windowOf(t *testing.T, steps []step) (open time.Duration) {
 		var g ratelimit.Gate
 		start := time.Now()
 		for _, s := range steps {
-			time.Sleep(s.at - time.Since(start))
+			elapse(s.at - time.Since(start))
 			g.Activate(s.hint)
 		}
 		if err := g.Wait(t.Context()); err != nil {
@@ -78,24 +78,24 @@ func TestS50Active(t *testing.T) {
 		g.Activate(60 * second)
 		g.Activate(5 * second)
 		g.Activate(0)
-		time.Sleep(59 * second)
+		elapse(59 * second)
 		if !g.Active() || g.Remaining() != second {
 			t.Errorf("at 59 s: active %v, %s remain", g.Active(), g.Remaining())
 		}
-		time.Sleep(second)
+		elapse(second)
 		if g.Active() {
 			t.Error("active at its end")
 		}
-		time.Sleep(second)
+		elapse(second)
 		if g.Active() {
 			t.Error("active at 61 s")
 		}
 		g.Activate(9999 * second)
-		time.Sleep(299 * second)
+		elapse(299 * second)
 		if !g.Active() {
 			t.Error("not active at 299 s")
 		}
-		time.Sleep(2 * second)
+		elapse(2 * second)
 		if g.Active() {
 			t.Error("active at 301 s")
 		}
@@ -115,14 +115,14 @@ func TestS54Wait(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range waiters {
 			wg.Go(func() {
-				time.Sleep(time.Duration(i) * second / 4) // some wait from before the extension, some from after
+				elapse(time.Duration(i) * second / 4) // some wait from before the extension, some from after
 				if err := g.Wait(t.Context()); err != nil {
 					t.Error(err)
 				}
 				left[i] = time.Since(start)
 			})
 		}
-		time.Sleep(3 * second)
+		elapse(3 * second)
 		g.Activate(30 * second)
 		wg.Wait()
 		for i, at := range left {
@@ -167,7 +167,7 @@ func TestS56Reset(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(2 * second)
+		elapse(2 * second)
 		g.Reset()
 		wg.Wait()
 		if g.Active() {
@@ -175,7 +175,7 @@ func TestS56Reset(t *testing.T) {
 		}
 		// The next connection's window is its own: the old timer, due at 60 s,
 		// releases nobody (S55).
-		time.Sleep(50*second - time.Since(start))
+		elapse(50*second - time.Since(start))
 		g.Activate(30 * second)
 		if err := g.Wait(t.Context()); err != nil || time.Since(start) != 80*second {
 			t.Errorf("left after %s: %v", time.Since(start), err)
@@ -216,7 +216,7 @@ func TestGateProperties(t *testing.T) {
 				return out
 			}
 			for _, a := range acts {
-				time.Sleep(a.after)
+				elapse(a.after)
 				synctest.Wait()
 				now := time.Now()
 				switch {

@@ -90,7 +90,7 @@ func (s *session) send(ctx context.Context, id string, since int64) error {
 		select {
 		case <-time.After(took):
 		case <-ctx.Done():
-			time.Sleep(linger)
+			elapse(linger)
 			return ctx.Err()
 		}
 	}
@@ -138,7 +138,7 @@ func (s *session) set(change func()) {
 
 // at sleeps until d after the start.
 func (s *session) at(d time.Duration) {
-	time.Sleep(d - time.Since(s.start))
+	elapse(d - time.Since(s.start))
 	synctest.Wait()
 }
 

@@ -295,7 +295,7 @@ func TestLaterSweeps(t *testing.T) {
 			t.Errorf("the first REQ is %+v", q)
 		}
 
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		source.add(naming(t, 0, 10002, time.Now(), "wss://c.example.com"))
 		n := len(source.asked())
 		s = sweep(t, d)
@@ -315,11 +315,11 @@ func TestLaterSweeps(t *testing.T) {
 		source.mu.Lock()
 		source.events = source.events[2:]
 		source.mu.Unlock()
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		if s = sweep(t, d); !slices.Contains(urls(s), "wss://b.example.com/") {
 			t.Errorf("found %q before everything was asked for again", urls(s))
 		}
-		time.Sleep(23 * time.Hour)
+		elapse(23 * time.Hour)
 		n = len(source.asked())
 		s = sweep(t, d)
 		if diff := cmp.Diff([]string{"wss://c.example.com/"}, urls(s)); diff != "" {
@@ -343,7 +343,7 @@ func TestEvery24thSweepIsWhole(t *testing.T) {
 			if source.asked()[n].Since == nil {
 				whole = append(whole, i)
 			}
-			time.Sleep(time.Minute)
+			elapse(time.Minute)
 		}
 		if !slices.Equal(whole, []int{0, 24, 48}) {
 			t.Errorf("whole sweeps are %v", whole)
@@ -403,7 +403,7 @@ func TestAuthorsAreBounded(t *testing.T) {
 		if s.Authors > 20 || len(s.Found) > 20 || s.Ignored["authors"] < 10 || s.Whole {
 			t.Errorf("%d authors, %d found, ignored %v, whole %v", s.Authors, len(s.Found), s.Ignored, s.Whole)
 		}
-		time.Sleep(2 * time.Hour)
+		elapse(2 * time.Hour)
 		if s = sweep(t, d); s.Whole {
 			t.Error("whole, although those who had no room are not asked for again")
 		}
@@ -411,7 +411,7 @@ func TestAuthorsAreBounded(t *testing.T) {
 		if err := d.Configure(cfg); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(24 * time.Hour)
+		elapse(24 * time.Hour)
 		if s = sweep(t, d); !s.Whole || s.Authors != 30 {
 			t.Errorf("with room: whole %v, %d authors", s.Whole, s.Authors)
 		}

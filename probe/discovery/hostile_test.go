@@ -359,13 +359,13 @@ func TestRestIsKept(t *testing.T) {
 		d := newDiscovery(t, w.config(r, good))
 		s := sweep(t, d)
 		until := s.Sources[0].RestUntil
-		time.Sleep(29 * time.Minute)
+		elapse(29 * time.Minute)
 		s = sweep(t, d)
 		if r.dialled() != 1 || !s.Sources[0].RestUntil.Equal(until) || !strings.Contains(s.Sources[0].Problem, "asked not to be asked") || s.Whole {
 			t.Errorf("%d dials, %+v", r.dialled(), s.Sources[0])
 		}
 		r.upgrade = first
-		time.Sleep(2 * time.Minute)
+		elapse(2 * time.Minute)
 		if s = sweep(t, d); r.dialled() != 2 || len(s.Found) != 1 || !s.Sources[0].RestUntil.IsZero() {
 			t.Errorf("%d dials, %+v", r.dialled(), s.Sources[0])
 		}
@@ -382,7 +382,7 @@ func TestRefusedSourceComesBack(t *testing.T) {
 		r.req = func(c *conn, _ int, q query) bool { return refuse && c.send("CLOSED", q.ID, "blocked: no") }
 		d := newDiscovery(t, w.config(r, good))
 		sweep(t, d)
-		time.Sleep(time.Hour)
+		elapse(time.Hour)
 		refuse = false
 		s := sweep(t, d)
 		if len(s.Found) != 1 || r.dialled() != 2 || r.asked()[1].Since != nil {

@@ -243,7 +243,8 @@ func TestNotPublic(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	for _, addr := range []netip.Addr{
-		{}, netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("::1"),
+		{},
+		netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("10.1.2.3"), netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("::1"),
 		netip.MustParseAddr("fe80::1%eth0"), netip.MustParseAddr("fd00::1"), netip.MustParseAddr("::ffff:10.0.0.1"), netip.MustParseAddr("100.64.0.1"), netip.MustParseAddr("0.0.0.0"),
 	} {
 		if p := db.Locate(addr); p != (monitor.Place{}) {
