@@ -190,13 +190,14 @@ func (a *App) relayURL() string {
 	return "ws" + httpURL(a.listener.Addr().String())[len("http"):] + "/"
 }
 
-// checks are those that are really made (reports.md, 10166).
+// checks are those that are really made from here (reports.md, 10166); what
+// vantages of other machines make besides is theirs to configure.
 func (c *Config) checks() []string {
 	out := []string{"open", "read", "nip11", "dns"}
-	if c.Probe.Write {
+	if c.Probe.Write && len(c.Vantages) > 0 {
 		out = append(out, "write")
 	}
-	if c.Probe.Auth {
+	if c.Probe.Auth && len(c.Vantages) > 0 {
 		out = append(out, "auth")
 	}
 	if c.Geo.CityDB != "" {

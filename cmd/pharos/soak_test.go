@@ -25,8 +25,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pharos-nostr/pharos/monitor/postgres"
 	"github.com/pharos-nostr/pharos/monitor"
+	"github.com/pharos-nostr/pharos/monitor/postgres"
 	"github.com/pharos-nostr/pharos/probe/relaytest"
 )
 
