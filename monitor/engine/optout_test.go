@@ -132,3 +132,24 @@ func TestAnExcludedRelayTakesItsTwinsAlong(t *testing.T) {
 		})
 	}
 }
+
+// So is it with the URL that has a slash more, which stays while that without it is
+// down.
+func TestAnExcludedRelayTakesItsSlashTwinAlong(t *testing.T) {
+	inWorld(t, 40, []string{"a"}, func(t *testing.T, w *world) {
+		const slashed = overTLS + "/"
+		w.vantages[0].sees = but(monitor.OutcomeFailed, overTLS)
+		w.discover(sweep(true, namedOnce(slashed)))
+		w.run(12 * time.Minute)
+		named := sweep(true, namedOnce(slashed, overTLS))
+		w.discover(named)
+		w.run(12 * time.Minute)
+		w.wantState(slashed, monitor.StateOnline)
+		w.want(w.do(monitor.CommandExclude, overTLS), "")
+		w.discover(named)
+		w.run(time.Minute)
+		if _, task := w.tasks()[slashed]; task || w.engine.RelayView(slashed).Monitored {
+			t.Error("it is watched")
+		}
+	})
+}

@@ -135,6 +135,15 @@ func TestPlacesFollow(t *testing.T) {
 		if got := w.engine.RelayView(url(0)).Place; got != lyon || w.pub.shown[url(0)].Geohash != "" {
 			t.Errorf("by the new databases %+v, reported %+v", got, w.pub.shown[url(0)])
 		}
+		// Twice within a minute, in which all reports are looked through but once.
+		for _, p := range []monitor.Place{paris, lyon, paris} {
+			places[ip(3)] = p
+			w.engine.Relocate()
+			w.run(2 * time.Second)
+			if s, _ := w.pub.last(url(0)); s.Geohash != p.Geohash {
+				t.Errorf("reported at %q, and is at %q", s.Geohash, p.Geohash)
+			}
+		}
 		w.configure(t) // which keeps the databases
 		addr = ip(1)
 		w.run(2 * time.Minute)

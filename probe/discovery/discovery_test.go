@@ -378,6 +378,9 @@ func TestPaging(t *testing.T) {
 				if len(s.Found) != c.want || s.Whole != c.whole || (s.Sources[0].Problem == "") != c.whole {
 					t.Errorf("found %d, want %d; whole %v, %+v", len(s.Found), c.want, s.Whole, s.Sources[0])
 				}
+				if s.Sources[0].Events != c.want { // what stands on two pages counts once
+					t.Errorf("%d events, want %d", s.Sources[0].Events, c.want)
+				}
 				if source.dialled() != 1 || len(source.asked()) > 30 {
 					t.Errorf("%d dials, %d REQs", source.dialled(), len(source.asked()))
 				}
